@@ -22,6 +22,7 @@ class StopReason(StrEnum):
     MAX_TURNS = "max_turns"
     MAX_SECONDS = "max_seconds"
     MAX_TOKENS = "max_tokens"
+    MAX_COMMAND_SECONDS = "max_command_seconds"  # a documented command passed the limit of one command
     REFUSAL = "refusal"
     SETUP_FAILED = "setup_failed"
     MODEL_ERROR = "model_error"  # the model's API failed for good
