@@ -75,7 +75,7 @@ lint: .venv/dev.stamp proto-check ## Style, types, import rules, generated stubs
 	for part in $(wildcard $(OURS)); do $(BIN)/mypy "$$part" || exit; done
 	$(BIN)/lint-imports
 	@command -v shellcheck >/dev/null || { echo 'make lint: shellcheck is missing (apt-get install shellcheck)' >&2; exit 1; }
-	shellcheck .ci/run tools/setup tools/proto
+	shellcheck .ci/run tests/nix/evaluate tools/setup tools/proto
 
 .PHONY: format
 format: .venv/dev.stamp ## Write the code as `make lint` wants it
