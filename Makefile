@@ -6,13 +6,12 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 
-# What a caller may set. TASKS and ARGS are split at spaces and passed on as they are: no shell reads them.
-TASKS ?=
-AGENT ?=
-BACKEND ?=
-SANDBOXD ?=
-ARGS ?=
-export TASKS AGENT BACKEND SANDBOXD ARGS PYTHON
+# What a caller may set. TASKS and ARGS are split at spaces and passed on as they are: neither make nor a shell reads
+# what is in them, so that a glob reaches the command, which expands it the same way on every system.
+export QS_TASKS := $(value TASKS)
+export QS_ARGS := $(value ARGS)
+unexport TASKS ARGS
+export AGENT BACKEND SANDBOXD PYTHON
 
 BIN := .venv/bin
 OURS := proto controller sandboxd tests bench fuzz
@@ -43,20 +42,19 @@ setup: .venv/run.stamp ## Install what `make run` needs into .venv (needs python
 # --- Using ------------------------------------------------------------------------------------------------------
 
 # $(call our,NAME,ARGUMENTS) runs one of our commands, prints its exit code when it failed, and ends with it.
-# `set -f` keeps the shell from expanding globs: the command expands them, the same way on every system.
 define our
-	@set -f; $(BIN)/$(1) $(2) $$ARGS || { \
+	@set -f; $(BIN)/$(1) $(2) $$QS_ARGS || { \
 	    code=$$?; echo "make $@: exit code of $(1): $$code" >&2; exit $$code; }
 endef
 
 .PHONY: run
 run: .venv/run.stamp ## Run TASKS=… (files, directories, globs) [AGENT=replay] [BACKEND=auto] [SANDBOXD=unix:/path] [ARGS=…]
 	$(call our,quickstarted,run $${AGENT:+--agent "$$AGENT"} $${BACKEND:+--backend "$$BACKEND"} \
-	    $${SANDBOXD:+--sandboxd "$$SANDBOXD"} $$TASKS)
+	    $${SANDBOXD:+--sandboxd "$$SANDBOXD"} $$QS_TASKS)
 
 .PHONY: validate
 validate: .venv/run.stamp ## Check TASKS=… without running them [ARGS=…]
-	$(call our,quickstarted,validate $$TASKS)
+	$(call our,quickstarted,validate $$QS_TASKS)
 
 .PHONY: sandboxd
 sandboxd: .venv/run.stamp ## Run the sandbox daemon in the foreground [ARGS='serve options']
@@ -66,7 +64,7 @@ sandboxd: .venv/run.stamp ## Run the sandbox daemon in the foreground [ARGS='ser
 
 .PHONY: test
 test: .venv/dev.stamp ## Run all tests [ARGS='pytest options and paths'] (docker, bubblewrap and node are needed)
-	@set -f; $(BIN)/python -m pytest $$ARGS
+	@set -f; $(BIN)/python -m pytest $$QS_ARGS
 
 .PHONY: lint
 lint: .venv/dev.stamp proto-check ## Style, types, import rules, generated stubs, shell scripts
@@ -92,11 +90,11 @@ proto-check: .venv/dev.stamp
 
 .PHONY: bench
 bench: .venv/dev.stamp ## Measure against the bars [ARGS='--only NAME']; fails when one is missed
-	@set -f; $(BIN)/python -m bench $$ARGS
+	@set -f; $(BIN)/python -m bench $$QS_ARGS
 
 .PHONY: fuzz
 fuzz: .venv/dev.stamp ## Fuzz the gateway's parsers for a minute
-	@set -f; $(BIN)/python -m fuzz $$ARGS
+	@set -f; $(BIN)/python -m fuzz $$QS_ARGS
 
 .PHONY: lock
 lock: .venv/dev.stamp ## Write requirements/*.txt anew from requirements/*.in
