@@ -1,4 +1,4 @@
-"""One sandbox as the attempt and the agents see it: embedded, unix, ssh and TLS differ only in how the channel was made."""
+"""One sandbox as the attempt and the agents see it: embedded, unix, ssh and TLS differ in how the channel was made."""
 
 from __future__ import annotations
 
