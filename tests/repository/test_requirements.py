@@ -23,13 +23,16 @@ def pins(name: str) -> dict[str, str]:
     return dict(re.findall(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", (ROOT / "requirements" / name).read_text(), re.M))
 
 
-def test_the_run_list_is_what_the_distributions_declare() -> None:
+def test_the_lists_are_what_the_distributions_declare() -> None:
     declared: set[str] = set()
+    optional: set[str] = set()
     for member in MEMBERS:
         project = tomllib.loads((ROOT / member / "pyproject.toml").read_text())["project"]
-        lists = [project["dependencies"], *project.get("optional-dependencies", {}).values()]
-        declared |= {requirement for each in lists for requirement in each}
+        extras = dict(project.get("optional-dependencies", {}))
+        declared |= {*project["dependencies"], *extras.pop("embedded", [])}
+        optional |= {requirement for each in extras.values() for requirement in each}
     assert requirements("run.in") - BUILDS_THEM == declared - OUR_OWN
+    assert optional <= requirements("dev.in"), "what is optional for users is there for the tests"
 
 
 def test_what_is_tested_is_what_runs() -> None:

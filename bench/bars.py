@@ -1,0 +1,15 @@
+"""The list of bars."""
+
+from __future__ import annotations
+
+from bench import calls, cold, docker_backend
+from bench.measure import Bar
+
+BARS = [
+    Bar("help-cold", "--help, over importing yaml, voluptuous and structlog", 1.6, cold.help_page, 21),
+    Bar("validate-cold", "validate of one file, over the same imports", 1.6, cold.validate_one, 21),
+    Bar("docker-ready", "a docker sandbox ready, over a bare container without a network", 1.3, docker_backend.ready),
+    Bar("docker-true", "`true` in a docker sandbox, over the SDK's exec_run", 1.15, docker_backend.command, 31),
+    Bar("unary", "a call through sandboxd, over a bare gRPC echo", 1.5, calls.unary),
+    Bar("output", "1 GB of output to the controller, over a bare stream", 0.5, calls.output, 5, rate=True),
+]
