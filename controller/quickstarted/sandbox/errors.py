@@ -6,10 +6,10 @@ what answered does not speak the contract.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 import grpc
+from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
@@ -57,52 +57,53 @@ def outcome(reason: str) -> Outcome:
     return _OUTCOMES.get(reason, Outcome.INFRA)
 
 
-@dataclass(frozen=True, slots=True)
-class CallFailure:
-    """A call that failed: the error for the rest of the controller, and whether asking again can help.
+class CallError(SandboxError):
+    """A call that failed. `transient`: asking again at once can help. `retry_after` is the daemon's wish in seconds."""
 
-    `retry_after` is the daemon's wish in seconds, if it had one. `answered` is false when nobody answered.
-    """
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        metadata: dict[str, str] | None = None,
+        *,
+        transient: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(reason, message, metadata)
+        self.transient = transient
+        self.retry_after = retry_after
 
-    error: SandboxError
-    transient: bool
-    answered: bool
-    retry_after: float | None = None
 
-
-def read(error: aio.AioRpcError, runner: str) -> CallFailure:
+def read(error: aio.AioRpcError, runner: str) -> CallError:
     """What a failed call means. `runner` is its name for people."""
     info, retry_after = _details(error)
+    said = error.details() or error.code().name
     if info is not None:
-        metadata = dict(info.metadata)
-        transient = outcome(info.reason) is Outcome.WAIT and info.reason == "STARTING"
-        return CallFailure(
-            SandboxError(info.reason, error.details() or info.reason, metadata), transient, True, retry_after
+        return CallError(
+            info.reason, said, dict(info.metadata), transient=info.reason == "STARTING", retry_after=retry_after
         )
-    code = error.code()
-    said = error.details() or code.name
-    match code:
+    match error.code():
         case grpc.StatusCode.UNAVAILABLE:
-            lost = SandboxError(
-                "SANDBOX_LOST", f"the runner {runner} does not answer: {said}", {"cause": "unreachable"}
-            )
-            return CallFailure(lost, transient=True, answered=False)
+            message = f"the runner {runner} does not answer: {said}"
+            return CallError("SANDBOX_LOST", message, {"cause": "unreachable"}, transient=True)
         case grpc.StatusCode.DEADLINE_EXCEEDED | grpc.StatusCode.CANCELLED:
-            lost = SandboxError("SANDBOX_LOST", f"the runner {runner} did not answer in time", {"cause": "deadline"})
-            return CallFailure(lost, transient=True, answered=False)
+            message = f"the runner {runner} did not answer in time"
+            return CallError("SANDBOX_LOST", message, {"cause": "deadline"}, transient=True)
         case grpc.StatusCode.UNIMPLEMENTED:
-            skew = SandboxError(
-                "API_RANGE", f"what answers at {runner} is no sandboxd that this version can talk to: {said}"
-            )
-            return CallFailure(skew, transient=False, answered=True)
-        case _:
-            bug = SandboxError("BUG", f"the runner {runner} failed: {code.name}: {said}")
-            return CallFailure(bug, transient=False, answered=True)
+            return CallError("API_RANGE", f"no sandboxd that this version can talk to answers at {runner}: {said}")
+        case code:
+            return CallError("BUG", f"the runner {runner} failed: {code.name}: {said}")
 
 
 def from_failure(failure: pb.Failure) -> SandboxError:
     """The error that a sandbox or a renewal carries."""
-    return SandboxError(pb.Reason.Name(failure.reason), failure.message, dict(failure.metadata))
+    return SandboxError(name_of(pb.Reason.DESCRIPTOR, failure.reason), failure.message, dict(failure.metadata))
+
+
+def name_of(enum: EnumDescriptor, value: int) -> str:
+    """The name of an enum's value; its number when a newer runner sent one that this version does not know."""
+    known = enum.values_by_number.get(value)
+    return str(known.name) if known is not None else str(value)
 
 
 def _details(error: aio.AioRpcError) -> tuple[error_details_pb2.ErrorInfo | None, float | None]:
