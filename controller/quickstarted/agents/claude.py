@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import anthropic
+import httpx2
 from anthropic import types as api
 
 from quickstarted.agents import prompt
@@ -133,6 +134,9 @@ class ClaudeConversation:
                     answer.take(event)
         except anthropic.APIError as error:
             raise _fault(error, answer.tokens()) from error
+        except httpx2.HTTPError as error:
+            broke = f"the connection to the model's API broke: {error}"
+            raise RetryableFaultError(broke, spent=answer.tokens()) from error
         if answer.stop_reason is None:
             raise RetryableFaultError("the answer's stream ended before the answer did", spent=answer.tokens())
         reply = answer.reply()

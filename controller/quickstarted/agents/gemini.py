@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,7 +37,7 @@ _REFUSED = {
 
 
 def client(key: str, base_url: str | None = None) -> genai.Client:
-    """A client that a run's conversations share. One try a call: each retry is an event of ours."""
+    """A client for one conversation. One try a call: each retry is an event of ours."""
     options = types.HttpOptions(
         base_url=base_url, timeout=IDLE_MILLISECONDS, retry_options=types.HttpRetryOptions(attempts=1)
     )
@@ -63,9 +64,13 @@ class GeminiConversation:
             )
             async for chunk in stream:
                 chunks.append(chunk)  # noqa: PERF401 - what came before a broken stream is kept
+        except asyncio.CancelledError:
+            # This SDK leaves the response of a cancelled stream open; only closing its client ends the request.
+            await self.close()
+            raise
         except errors.APIError as error:
             raise _fault(error, _tokens(chunks)) from error
-        except (httpx.HTTPError, httpx2.HTTPError) as error:
+        except (httpx.HTTPError, httpx2.HTTPError, errors.UnknownApiResponseError) as error:
             raise RetryableFaultError(
                 f"no connection to the model's API: {type(error).__name__} {error}", spent=_tokens(chunks)
             ) from error
@@ -88,7 +93,7 @@ class GeminiConversation:
         self._add_user([types.Part(text=text)])
 
     async def close(self) -> None:
-        """The client is the run's, not this conversation's."""
+        await self._client.aio.aclose()
 
     def _add_user(self, parts: list[types.Part]) -> None:
         last = self._contents[-1] if self._contents else None

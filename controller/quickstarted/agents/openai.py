@@ -58,16 +58,7 @@ class OpenAIConversation:
         items: list[dict[str, Any]] = []
         final: api.Response | None = None
         try:
-            stream = await self._client.responses.create(
-                model=self._model,
-                instructions=prompt.SYSTEM,
-                input=self._items,  # type: ignore[arg-type] # plain dicts, in the shapes of the API
-                tools=_tools(),  # type: ignore[arg-type]
-                max_output_tokens=MAX_ANSWER_TOKENS,
-                include=["reasoning.encrypted_content"],
-                store=False,
-                stream=True,
-            )
+            stream: openai.AsyncStream[Any] = await self._client.responses.create(**self._request(), stream=True)
             async with stream:
                 async for event in stream:
                     if isinstance(event, api.ResponseOutputItemDoneEvent):
@@ -83,6 +74,17 @@ class OpenAIConversation:
         if final is None:
             raise RetryableFaultError("the answer's stream ended before the answer did")
         return self._take(final, items)
+
+    def _request(self) -> dict[str, Any]:
+        return {
+            "model": self._model,
+            "instructions": prompt.SYSTEM,
+            "input": self._items,
+            "tools": _tools(),
+            "max_output_tokens": MAX_ANSWER_TOKENS,
+            "include": ["reasoning.encrypted_content"],
+            "store": False,
+        }
 
     def answer(self, outputs: Sequence[ToolOutput]) -> None:
         self._items += [
