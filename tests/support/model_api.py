@@ -44,12 +44,15 @@ class Request:
 
 
 class ModelServer:
-    """Answers in the order of the script; a request past its end gets 500 with a telling text."""
+    """Answers in the order of the script; a request past its end gets 500 with a telling text.
+
+    `busy` and `idle` tell whether the request that came last is still being answered.
+    """
 
     def __init__(self, script: Iterable[Answer]) -> None:
         self.script = list(script)
         self.requests: list[Request] = []
-        self.open_requests = 0
+        self.busy, self.idle = asyncio.Event(), asyncio.Event()
         self.url = ""
         self._connections: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
 
@@ -85,11 +88,13 @@ class ModelServer:
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         self.requests.append(Request(method, path, headers, json.loads(body) if body else None))
         answer = self.script.pop(0) if self.script else json_answer({"error": {"message": "past the script"}}, 500)
-        self.open_requests += 1
+        self.idle.clear()
+        self.busy.set()
         try:
             return await self._send(answer, reader, writer)
         finally:
-            self.open_requests -= 1
+            self.busy.clear()
+            self.idle.set()
 
     async def _send(self, answer: Answer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = [f"HTTP/1.1 {answer.status} Scripted", f"content-type: {answer.content_type}"]
@@ -133,7 +138,7 @@ def anthropic_events(
 ) -> list[bytes]:
     """The events of one answer, one bytes object each. A tool's input may be given as raw text in `raw_input`."""
     used = {"input_tokens": 10, "output_tokens": 1} | dict(usage or {})
-    message = {
+    message: dict[str, Any] = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",

@@ -7,7 +7,7 @@ model instead of an exception.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from anthropic import types as api
 from quickstarted.agents import prompt
 from quickstarted.agents.base import Tokens
 from quickstarted.agents.model import (
+    Conversation,
     ModelFaultError,
     RejectedError,
     Reply,
@@ -68,6 +69,12 @@ def client(key: str, base_url: str | None = None) -> anthropic.AsyncAnthropic:
     """A client that a run's conversations share. The key is given, never looked up: the environment is not ours."""
     timeout = anthropic.Timeout(IDLE_SECONDS, connect=CONNECT_SECONDS)
     return anthropic.AsyncAnthropic(api_key=key, base_url=base_url, max_retries=0, timeout=timeout)
+
+
+def opener(model: str, key: str, base_url: str | None) -> Callable[[str], Conversation]:
+    """Opens the conversations of a run, which share a client and what was learned about thinking."""
+    shared, thinking = client(key, base_url), ThinkingMemory()
+    return lambda opening: ClaudeConversation(shared, model, opening, thinking)
 
 
 class ClaudeConversation:

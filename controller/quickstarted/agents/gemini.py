@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import httpx
@@ -14,6 +14,7 @@ from google.genai import errors, types
 from quickstarted.agents import prompt
 from quickstarted.agents.base import Tokens
 from quickstarted.agents.model import (
+    Conversation,
     ModelFaultError,
     Reply,
     ReplyEnd,
@@ -42,6 +43,11 @@ def client(key: str, base_url: str | None = None) -> genai.Client:
         base_url=base_url, timeout=IDLE_MILLISECONDS, retry_options=types.HttpRetryOptions(attempts=1)
     )
     return genai.Client(api_key=key, vertexai=False, http_options=options)
+
+
+def opener(model: str, key: str, base_url: str | None) -> Callable[[str], Conversation]:
+    """Opens the conversations of a run, each with its own client."""
+    return lambda opening: GeminiConversation(client(key, base_url), model, opening)
 
 
 class GeminiConversation:

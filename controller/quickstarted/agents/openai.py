@@ -5,7 +5,7 @@ Nothing is stored with the vendor: the history travels with every call, reasonin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import httpx2
@@ -16,6 +16,7 @@ from quickstarted.agents import prompt
 from quickstarted.agents.base import Tokens
 from quickstarted.agents.model import (
     ContextFullError,
+    Conversation,
     ModelFaultError,
     RejectedError,
     Reply,
@@ -43,6 +44,12 @@ def client(key: str, base_url: str | None = None) -> openai.AsyncOpenAI:
     """A client that a run's conversations share."""
     timeout = openai.Timeout(IDLE_SECONDS, connect=CONNECT_SECONDS)
     return openai.AsyncOpenAI(api_key=key, base_url=base_url, max_retries=0, timeout=timeout)
+
+
+def opener(model: str, key: str, base_url: str | None) -> Callable[[str], Conversation]:
+    """Opens the conversations of a run, which share a client."""
+    shared = client(key, base_url)
+    return lambda opening: OpenAIConversation(shared, model, opening)
 
 
 class OpenAIConversation:

@@ -65,7 +65,7 @@ async def test_claude_reads_text_tools_tokens_and_the_exact_model() -> None:
         "cache_creation_input_tokens": 300,
         "cache_read_input_tokens": 4000,
     }
-    blocks = [
+    blocks: list[dict[str, Any]] = [
         {"type": "thinking", "thinking": "hm", "signature": "sig"},
         {"type": "text", "text": "I look."},
         {"type": "tool_use", "id": "t1", "name": "bash", "input": {"command": "ls 'ä'"}},
@@ -210,7 +210,7 @@ USAGE = {
 
 
 async def test_openai_reads_text_tools_tokens_and_the_exact_model() -> None:
-    items = [{"text": "I look."}, {"name": "bash", "input": {"command": "ls"}}]
+    items: list[dict[str, Any]] = [{"text": "I look."}, {"name": "bash", "input": {"command": "ls"}}]
     reply, server = await one([api.openai_answer(items, usage=USAGE)], openai_conversation)
     assert (reply.end, reply.text) == (ReplyEnd.COMPLETE, "I look.")
     assert [(call.id, call.name, call.input) for call in reply.calls] == [("call_1", "bash", {"command": "ls"})]
@@ -281,7 +281,7 @@ async def test_gemini_reads_text_tools_tokens_and_the_exact_model() -> None:
         "candidatesTokenCount": 10,
         "thoughtsTokenCount": 5,
     }
-    parts = [
+    parts: list[dict[str, Any]] = [
         {"text": "thinking", "thought": True},
         {"text": "I "},
         {"text": "look."},
@@ -398,10 +398,8 @@ async def test_a_cancelled_call_leaves_no_request_open(make: Make) -> None:
     async with ModelServer([Answer([Hang()])]).serve() as server:
         call = asyncio.ensure_future(make(server.url).reply())
         async with asyncio.timeout(10):
-            while server.open_requests == 0:
-                await asyncio.sleep(0.01)
+            await server.busy.wait()
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-            while server.open_requests:
-                await asyncio.sleep(0.01)
+            await server.idle.wait()
