@@ -361,6 +361,8 @@ class _EgressReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EgressRe
     CLIENT_HELLO_TOO_LARGE: _EgressReason.ValueType  # 49
     UPGRADE_NOT_ALLOWED: _EgressReason.ValueType  # 50
     MALFORMED_DNS: _EgressReason.ValueType  # 51
+    TLS_NAME_HIDDEN: _EgressReason.ValueType  # 52
+    """encrypted ClientHello: the name that the server will read can't be compared"""
     TOO_MANY_CONNECTIONS: _EgressReason.ValueType  # 60
     """limits"""
     TOO_MANY_NAMES: _EgressReason.ValueType  # 61
@@ -406,6 +408,8 @@ TLS_NAME_MISMATCH: EgressReason.ValueType  # 48
 CLIENT_HELLO_TOO_LARGE: EgressReason.ValueType  # 49
 UPGRADE_NOT_ALLOWED: EgressReason.ValueType  # 50
 MALFORMED_DNS: EgressReason.ValueType  # 51
+TLS_NAME_HIDDEN: EgressReason.ValueType  # 52
+"""encrypted ClientHello: the name that the server will read can't be compared"""
 TOO_MANY_CONNECTIONS: EgressReason.ValueType  # 60
 """limits"""
 TOO_MANY_NAMES: EgressReason.ValueType  # 61
@@ -1858,6 +1862,10 @@ Global___Event: _TypeAlias = Event  # noqa: Y015
 
 @_typing.final
 class EgressDecision(_message.Message):
+    """One decision of the gateway, sent when it is made: a refusal at once, an ALLOWED before anything goes upstream. What
+    was allowed and then failed has an ERROR as well; and what was allowed ends with a record that has `closed` set.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     LAYER_FIELD_NUMBER: _builtins.int
@@ -1875,6 +1883,7 @@ class EgressDecision(_message.Message):
     COUNT_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
+    CLOSED_FIELD_NUMBER: _builtins.int
     layer: Global___EgressLayer.ValueType
     verdict: Global___Verdict.ValueType
     reason: Global___EgressReason.ValueType
@@ -1884,6 +1893,7 @@ class EgressDecision(_message.Message):
     target: _builtins.str
     """The target as it was sent, escaped to printable ASCII, 300 characters at most."""
     method: _builtins.str
+    """The request's method; of a DNS query its type."""
     path: _builtins.str
     """Path and query of a plain request; a tunnel's can't be seen."""
     status: _builtins.int
@@ -1894,6 +1904,10 @@ class EgressDecision(_message.Message):
     address: _builtins.str
     """The address dialled."""
     detail: _builtins.str
+    closed: _builtins.bool
+    """The end of what an earlier ALLOWED with the same target began, with its byte counts, status and duration. It is no
+    decision: whoever counts decisions leaves it out.
+    """
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration: ...
     def __init__(
@@ -1914,10 +1928,11 @@ class EgressDecision(_message.Message):
         count: _builtins.int = ...,
         address: _builtins.str = ...,
         detail: _builtins.str = ...,
+        closed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["duration", b"duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "bytes_down", b"bytes_down", "bytes_up", b"bytes_up", "count", b"count", "detail", b"detail", "duration", b"duration", "host", b"host", "layer", b"layer", "method", b"method", "path", b"path", "port", b"port", "reason", b"reason", "status", b"status", "target", b"target", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "bytes_down", b"bytes_down", "bytes_up", b"bytes_up", "closed", b"closed", "count", b"count", "detail", b"detail", "duration", b"duration", "host", b"host", "layer", b"layer", "method", b"method", "path", b"path", "port", b"port", "reason", b"reason", "status", b"status", "target", b"target", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
