@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -77,7 +77,7 @@ class Sandbox(Protocol):
         """Run shell text. With `session`, the directory and the exported variables carry over to the next command,
         as in a reader's terminal. Cancelling ends the command in the sandbox. Raises SandboxError."""
 
-    def events(self) -> AsyncIterator[pb.Event]:
+    def events(self) -> AsyncGenerator[pb.Event, None]:
         """The sandbox's events from the first on, live, until it is closed."""
 
     async def settle_events(self) -> None:

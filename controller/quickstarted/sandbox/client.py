@@ -19,7 +19,8 @@ from quickstarted_api.v1 import sandbox_pb2 as pb
 from quickstarted.sandbox.base import SandboxError
 from quickstarted.sandbox.calls import Backoff, Link, duration
 from quickstarted.sandbox.connect import Address, open_channel
-from quickstarted.sandbox.errors import CallError, Outcome, from_failure, name_of, outcome, read
+from quickstarted.sandbox.errors import CallError, Outcome, from_failure, outcome, read
+from quickstarted.sandbox.names import name_of
 from quickstarted.sandbox.remote import RemoteSandbox, Stubs
 
 # The versions of the contract that this client speaks.

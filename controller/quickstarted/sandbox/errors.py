@@ -9,13 +9,13 @@ from __future__ import annotations
 from enum import StrEnum
 
 import grpc
-from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 from quickstarted_api.v1 import sandbox_pb2 as pb
 
 from quickstarted.sandbox.base import SandboxError
+from quickstarted.sandbox.names import name_of
 
 DOMAIN = "sandboxd"
 _DETAILS = "grpc-status-details-bin"
@@ -98,12 +98,6 @@ def read(error: aio.AioRpcError, runner: str) -> CallError:
 def from_failure(failure: pb.Failure) -> SandboxError:
     """The error that a sandbox or a renewal carries."""
     return SandboxError(name_of(pb.Reason.DESCRIPTOR, failure.reason), failure.message, dict(failure.metadata))
-
-
-def name_of(enum: EnumDescriptor, value: int) -> str:
-    """The name of an enum's value; its number when a newer runner sent one that this version does not know."""
-    known = enum.values_by_number.get(value)
-    return str(known.name) if known is not None else str(value)
 
 
 def _details(error: aio.AioRpcError) -> tuple[error_details_pb2.ErrorInfo | None, float | None]:

@@ -27,7 +27,8 @@ from quickstarted_api.v1.sandbox_pb2_grpc import (
 from quickstarted.sandbox import errors
 from quickstarted.sandbox.base import CommandResult, SandboxError, SandboxFacts
 from quickstarted.sandbox.calls import Backoff, Link, duration, finish
-from quickstarted.sandbox.errors import CallError, name_of
+from quickstarted.sandbox.errors import CallError
+from quickstarted.sandbox.names import lower_name, name_of
 from quickstarted.sandbox.shell import CommandError, clean_argv, session_argv
 from quickstarted.sandbox.text import Collector
 
@@ -256,7 +257,7 @@ class RemoteSandbox:
         """Take what the runner says is honoured as the facts."""
         self._facts = SandboxFacts(
             sandbox_id=self.sandbox_id,
-            backend=name_of(pb.BackendKind.DESCRIPTOR, sandbox.backend).lower(),
+            backend=lower_name(pb.BackendKind.DESCRIPTOR, sandbox.backend),
             enforced=sandbox.enforced,
             image=sandbox.image,
             image_digest=sandbox.image_digest,
