@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,14 +43,18 @@ class Request:
     body: Any
 
 
+Respond = Callable[[Request], Answer]
+
+
 class ModelServer:
-    """Answers in the order of the script; a request past its end gets 500 with a telling text.
+    """Answers in the order of a script, or with a function of the request; past the script it answers 500 and says so.
 
     `busy` and `idle` tell whether the request that came last is still being answered.
     """
 
-    def __init__(self, script: Iterable[Answer]) -> None:
-        self.script = list(script)
+    def __init__(self, script: Iterable[Answer] | Respond) -> None:
+        self.script = [] if callable(script) else list(script)
+        self._respond = script if callable(script) else self._next
         self.requests: list[Request] = []
         self.busy, self.idle = asyncio.Event(), asyncio.Event()
         self.url = ""
@@ -69,6 +73,9 @@ class ModelServer:
                 writer.transport.abort()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _next(self, _: Request) -> Answer:
+        return self.script.pop(0) if self.script else json_answer({"error": {"message": "past the script"}}, 500)
+
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections[writer] = asyncio.current_task()
         try:
@@ -86,8 +93,9 @@ class ModelServer:
         method, path, _ = start.split(" ")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
         body = await reader.readexactly(int(headers.get("content-length", "0")))
-        self.requests.append(Request(method, path, headers, json.loads(body) if body else None))
-        answer = self.script.pop(0) if self.script else json_answer({"error": {"message": "past the script"}}, 500)
+        request = Request(method, path, headers, json.loads(body) if body else None)
+        self.requests.append(request)
+        answer = self._respond(request)
         self.idle.clear()
         self.busy.set()
         try:
