@@ -35,7 +35,8 @@ _TABLE_PARTS = words("table tbody thead tr colgroup")
 _UNSELECTABLE = re.compile(r"user-select\s*:\s*none")
 _DISPLAY_BLOCK = re.compile(r"display\s*:\s*(?:block|flex|table-row)")
 _BLANK_LINE = re.compile(r"\A(?:[^\S\n]*\n)+")
-_PLACEHOLDERS = words("  \u00a0 \u200b \ufeff")
+_LOOKED_AT = 50  # cells of a table
+_PLACEHOLDERS = (" ", "\u00a0", "\u200b", "\ufeff")
 
 
 class _Lines:
@@ -129,8 +130,6 @@ def _is_skipped(node: LexborNode, tag: str, attrs: dict[str, str | None]) -> boo
         return True
     if attrs and _SKIPPED_NAMES & names_of(attrs):
         return True
-    if "data-line-number" in attrs and tag == "td":
-        return True
     if tag in ("td", "th"):
         return node.next is not None and _is_numbers(node)
     style = attrs.get("style") or ""
@@ -149,8 +148,7 @@ def _follows_callout(node: LexborNode) -> bool:
 
 
 def _is_numbers(node: LexborNode) -> bool:
-    text = node.text()[:100_000].split()
-    return all(word.rstrip(".:").isdigit() for word in text)
+    return all(word.rstrip(".:").isdigit() for word in node.text()[:100_000].split())
 
 
 def _is_line(tag: str, attrs: dict[str, str | None], lines: _Lines) -> bool:
@@ -175,9 +173,10 @@ def is_code_table(table: LexborNode) -> bool:
         return True
     if table.css_first("th") is not None:
         return False
-    cells = table.css("td")[:50]
-    code = [cell for cell in cells if cell.css_first("pre, .container") is not None]
-    rest = [cell for cell in cells if cell not in code]
-    if code and len(cells) == 2 and _is_numbers(cells[0]) and cells[0].text().strip():
+    code: list[LexborNode] = []
+    rest: list[LexborNode] = []
+    for cell in table.css("td")[:_LOOKED_AT]:
+        (rest if cell.css_first("pre, .container") is None else code).append(cell)
+    if len(code) == 2 and not rest and _is_numbers(code[0]) and code[0].text().strip():
         return True
     return bool(code) and bool(rest) and all(_is_numbers(cell) for cell in rest)

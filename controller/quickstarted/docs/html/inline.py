@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
+from typing import NamedTuple
 
 _SPACE = re.compile(r"[ \t\n\r\f\u00a0]+")
 _INVISIBLE = re.compile("[\u200b\u2060\ufeff\u00ad]")
@@ -15,13 +16,13 @@ _SPECIAL = re.compile(
 )
 _LINKED_SPECIAL = re.compile(_SPECIAL.pattern + r"|[\[\]]")
 _LINE_START = re.compile(r"^( {0,3})(#{1,6}(?=[ \t]|$)|[-+](?=[ \t]|$)|>|={1,}[ \t]*$|-{2,}[ \t]*$|~~~|\||:)")
+_STARTERS = frozenset("#-+>=~|:0123456789")
 _NUMBER_START = re.compile(r"^( {0,3}\d{1,9})([.)])(?=[ \t]|$)")
 _HREF_UNSAFE = re.compile(r"[\s<>()\\\u0000-\u001f]")
 BREAK_LINE = "\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(NamedTuple):
     href: str = ""
     bold: bool = False
     italic: bool = False
@@ -32,8 +33,7 @@ class Style:
 PLAIN = Style()
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Text in one style; `raw` is already Markdown (an image)."""
 
     text: str
@@ -43,14 +43,21 @@ class Run:
 
 def collapse(text: str) -> str:
     """White space as HTML shows it in prose."""
-    return _SPACE.sub(" ", _INVISIBLE.sub("", text))
+    if not text.isascii():
+        text = _INVISIBLE.sub("", text)
+        return _SPACE.sub(" ", text)
+    return _SPACE.sub(" ", text) if "\n" in text or "  " in text or "\t" in text else text
 
 
 def render(runs: Sequence[Run], *, line_break: str = "  \n", gap: str = "\n\n") -> str:
     """The runs as Markdown; lines (from `<br>`) are separated by `line_break`, and by `gap` where lines between them
     are empty. No space at either end."""
-    if len(runs) == 1 and runs[0].style is PLAIN and not runs[0].raw:
-        return escape(runs[0].text.strip(" \n"))
+    if len(runs) == 1:
+        run = runs[0]
+        if run.style is PLAIN and not run.raw:
+            return escape(run.text.strip(" \n"))
+    if not any(run.text == BREAK_LINE for run in runs):
+        return _render_line(runs)
     empty = False
     parts: list[str] = []
     for text in (_render_line(line) for line in _split_lines(runs)):
@@ -66,7 +73,13 @@ def render(runs: Sequence[Run], *, line_break: str = "  \n", gap: str = "\n\n") 
 
 def escape_line_starts(text: str) -> str:
     """`text` such that none of its lines starts a list, a heading, a quotation or the like."""
-    return "\n".join(_NUMBER_START.sub(r"\1\\\2", _LINE_START.sub(r"\1\\\2", line)) for line in text.split("\n"))
+    if "\n" not in text:
+        return _escape_line_start(text) if text[:1] in _STARTERS else text
+    return "\n".join(map(_escape_line_start, text.split("\n")))
+
+
+def _escape_line_start(line: str) -> str:
+    return _NUMBER_START.sub(r"\1\\\2", _LINE_START.sub(r"\1\\\2", line))
 
 
 def escape(text: str, *, linked: bool = False) -> str:
@@ -106,32 +119,47 @@ def _split_lines(runs: Sequence[Run]) -> list[list[Run]]:
 
 def _render_line(runs: Sequence[Run]) -> str:
     parts: list[str] = []
-    for href, group in groupby(_joined(runs), key=lambda run: run.style.href):
-        inner = _styled(list(group), 0)
-        body = inner.strip(" ")
-        if href and body:
-            lead, trail = inner[: len(inner) - len(inner.lstrip(" "))], inner[len(inner.rstrip(" ")) :]
-            parts.append(f"{lead}{link(body, href)}{trail}")
-        else:
-            parts.append(inner)
+    for href, group in groupby(_joined(runs), key=_href):
+        inner = _styled(list(group))
+        parts.append(_wrapped(inner, partial(link, href=href)) if href else inner)
     return "".join(parts).strip(" ")
+
+
+def _href(run: Run) -> str:
+    return run.style.href
+
+
+def _wrapped(inner: str, wrap: Callable[[str], str]) -> str:
+    """`inner` with its words wrapped and the spaces around them left outside."""
+    body = inner.strip(" ")
+    if not body:
+        return inner
+    lead = len(inner) - len(inner.lstrip(" "))
+    return f"{inner[:lead]}{wrap(body)}{inner[lead + len(body) :]}"
 
 
 def _joined(runs: Sequence[Run]) -> list[Run]:
     """Neighbours of one style as one run, and one space where several meet."""
     joined: list[Run] = []
+    same: list[str] = []  # texts of the runs that become one
+    style, is_raw = PLAIN, False
     space = True  # at the start of a line no space is shown
-    for (style, raw), group in groupby(runs, key=lambda run: (run.style, run.raw)):
-        text = "".join(run.text for run in group)
-        if not raw:
-            text = _SPACE.sub(" ", text)
-            if space and text.startswith(" "):
-                text = text[1:]
+    for run in (*runs, _END):
+        text = run.text
+        if run.style != style or run.raw != is_raw or run is _END:
+            if same:
+                joined.append(Run("".join(same), style, is_raw))
+                same = []
+            style, is_raw = run.style, run.raw
+        if not is_raw and space and text.startswith(" "):
+            text = text.lstrip(" ")
         if text:
-            space = not raw and text.endswith(" ")
-            joined.append(Run(text, style, raw))
+            space = not is_raw and text[-1] == " "
+            same.append(text)
     return joined
 
+
+_END = Run("", Style("end"))
 
 _MARKS: tuple[tuple[Callable[[Style], bool], str], ...] = (
     (lambda style: style.bold, "**"),
@@ -140,28 +168,21 @@ _MARKS: tuple[tuple[Callable[[Style], bool], str], ...] = (
 )
 
 
-def _styled(runs: list[Run], level: int) -> str:
-    """Marks from the outermost (bold) to the innermost; three levels, then code or text."""
-    if level == len(_MARKS):
-        return "".join(_leaf(run) for run in runs)
+def _styled(runs: list[Run], level: int = 0) -> str:
+    """Marks from the outermost (bold) to the innermost (struck), then code or text."""
+    if level == len(_MARKS) or not any(run.style.bold or run.style.italic or run.style.struck for run in runs):
+        return "".join(map(_leaf, runs))
     is_marked, mark = _MARKS[level]
     parts: list[str] = []
     for marked, group in groupby(runs, key=lambda run: is_marked(run.style)):
         inner = _styled(list(group), level + 1)
-        body = inner.strip(" ")
-        if marked and body:
-            lead, trail = inner[: len(inner) - len(inner.lstrip(" "))], inner[len(inner.rstrip(" ")) :]
-            parts.append(f"{lead}{mark}{body}{mark}{trail}")
-        else:
-            parts.append(inner)
+        parts.append(_wrapped(inner, lambda body: f"{mark}{body}{mark}") if marked else inner)
     return "".join(parts)
 
 
 def _leaf(run: Run) -> str:
     if run.raw:
         return run.text
-    if run.style.code and run.text.strip():
-        text = run.text
-        lead, trail = text[: len(text) - len(text.lstrip(" "))], text[len(text.rstrip(" ")) :]
-        return f"{lead}{code_span(text.strip(' '))}{trail}"
+    if run.style.code:
+        return _wrapped(run.text, code_span)
     return escape(run.text, linked=bool(run.style.href))

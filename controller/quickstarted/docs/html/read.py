@@ -14,7 +14,7 @@ from quickstarted.docs.html import admonitions, tabs
 from quickstarted.docs.html.code import CODE_TAGS, code_text, is_code_table
 from quickstarted.docs.html.language import language_of
 from quickstarted.docs.html.names import NONE, names_of, words
-from quickstarted.docs.html.noise import is_hidden, is_noise
+from quickstarted.docs.html.noise import DROPPED_TAGS, is_hidden, is_noise
 from quickstarted.docs.html.tree import (
     BLOCK_WRAPPERS,
     BLOCKS,
@@ -36,6 +36,9 @@ _CONTENT_NAMES = words(
 _CONTENT_IDS = words("content main-content main furo-main-content docs-content readme")
 _CODE_BOXES = words("fragment code codeblock code-block source-code sourcecode cm-content view-lines")
 _WRAPPER_TABLES = words("table tr td th")
+_LEAVES = CODE_TAGS | words("code div table img br hr wbr iframe frame a span")
+# Elements that are nothing else when they have no attributes, and whether each is a block.
+_PLAIN = {tag: tag in BLOCKS for tag in words("p li ul ol dl dt dd h1 h2 h3 h4 h5 h6 blockquote b strong i em a")}
 
 
 @dataclass(slots=True, eq=False)
@@ -53,9 +56,7 @@ class _Frame:
     element: Element  # where children go
     is_block: bool
     own: bool  # `element` belongs to this frame
-    candidate: Candidate | None = None
-    panel: tabs.Panel | None = None
-    strip: tabs.Strip | None = None
+    special: Candidate | tabs.Panel | tabs.Strip | None = None
     shown_hidden: bool = False
 
 
@@ -117,20 +118,31 @@ class Reader:
     def _open(self, node: LexborNode, tag: str) -> bool:
         """Begin an element; False when nothing below it is to be walked."""
         attrs = node.attributes
-        names = names_of(attrs)
-        if attrs and self._open_tabs(node, tag, attrs, names):
-            return self._frames[-1].node is node
-        if tag in ("input", "noscript") or is_noise(tag, attrs):
-            return self._odd(node, tag, attrs)
-        shown = False
-        if attrs and is_hidden(attrs):
-            if not self._hidden_shown and node.css_first("pre") is None:
+        is_block = _PLAIN.get(tag)
+        if is_block is not None and self._nesting < MAX_NESTING and (not attrs or _is_plain_link(attrs)):
+            target = self._frames[-1].element
+            element = Element(tag, attrs, [], False)
+            target.children.append(element)
+            self._frames.append(_Frame(node, element, is_block, True, None, False))
+            self._nesting += 1
+            return True
+        if not attrs:
+            if tag in DROPPED_TAGS:
+                return self._odd(node, tag, attrs)
+            if tag in _LEAVES and self._leaf(node, tag, attrs, NONE):
                 return False
-            shown = True
-        if names and "icon" in names and tag == "td":
+            self._push(node, tag, attrs, NONE)
+            return True
+        names = names_of(attrs)
+        if self._open_tabs(node, tag, attrs, names):
+            return self._frames[-1].node is node
+        if is_noise(tag, attrs):
+            return self._odd(node, tag, attrs)
+        shown = is_hidden(attrs)
+        if (shown and not self._hidden_shown and node.css_first("pre") is None) or (tag == "td" and "icon" in names):
             return False
         self._anchor(tag, attrs)
-        if self._leaf(node, tag, attrs, names):
+        if (tag in _LEAVES or names) and self._leaf(node, tag, attrs, names):
             return False
         self._push(node, tag, attrs, names)
         if shown:
@@ -179,7 +191,7 @@ class Reader:
             self._sequence.append(strip)
             self._strips.append(strip)
             self._push(node, "div", {}, names)
-            self._frames[-1].strip = strip
+            self._frames[-1].special = strip
             return True
         return False
 
@@ -227,13 +239,8 @@ class Reader:
 
     def _push(self, node: LexborNode, tag: str, attrs: dict[str, str | None], names: frozenset[str]) -> None:
         target = self._frames[-1].element
-        kind = admonitions.admonition_kind(tag, names) if names else ""
-        if kind:
-            tag, attrs = "admonition", {**attrs, "kind": kind}
-        elif names and target.tag == "admonition" and admonitions.is_title(names):
-            tag = "admonition-title"
-        elif tag in _WRAPPER_TABLES and target.tag == "admonition":
-            tag = "div"
+        if names or target.tag == "admonition":
+            tag, attrs = _boxed(tag, attrs, names, target)
         candidate = _is_candidate(tag, attrs, names)
         meaningful = tag in BLOCKS or tag in INLINE or candidate or tag == "admonition-title"
         is_block = tag in BLOCKS or tag in BLOCK_WRAPPERS or candidate
@@ -250,46 +257,61 @@ class Reader:
         self._nesting += 1
         self._tables += tag == "table"
         if candidate:
-            frame.candidate = Candidate(element, self._reading.text, self._reading.code)
+            frame.special = Candidate(element, self._reading.text, self._reading.code)
         elif tag == "tab":
             around = self._panels[-1] if self._panels else None
             strip = next((strip for strip in reversed(self._strips) if strip.radio), None)
             source = node.attributes
-            frame.panel = tabs.Panel(
-                element, around, source.get("id") or "", source.get("aria-labelledby") or "", strip
-            )
-            self._panels.append(frame.panel)
-            self._sequence.append(frame.panel)
+            panel = tabs.Panel(element, around, source.get("id") or "", source.get("aria-labelledby") or "", strip)
+            frame.special = panel
+            self._panels.append(panel)
+            self._sequence.append(panel)
         self._frames.append(frame)
 
     def _close(self, frame: _Frame) -> None:
-        if frame.strip is not None:
-            self._strips.pop()
         if frame.shown_hidden:
             self._hidden_shown -= 1
         if not self._frames:
             return
         target = self._frames[-1].element
         if not frame.own:
+            if isinstance(frame.special, tabs.Strip):
+                self._strips.pop()
             if frame.is_block:
                 _mark(target)
             return
         self._nesting -= 1
         element = frame.element
-        self._tables -= element.tag == "table"
-        target.blocky = target.blocky or element.blocky or frame.is_block
-        if frame.panel is not None:
-            self._panels.pop()
-        if element.tag == "admonition":
+        if element.blocky or frame.is_block:
+            target.blocky = True
+        if element.tag == "table":
+            self._tables -= 1
+        elif element.tag == "admonition":
             admonitions.finish(element)
-        if frame.candidate is not None:
-            frame.candidate.text = self._reading.text - frame.candidate.text
-            frame.candidate.code = self._reading.code - frame.candidate.code
-            self._reading.candidates.append(frame.candidate)
+        if isinstance(frame.special, tabs.Panel):
+            self._panels.pop()
+        elif isinstance(frame.special, Candidate):
+            frame.special.text = self._reading.text - frame.special.text
+            frame.special.code = self._reading.code - frame.special.code
+            self._reading.candidates.append(frame.special)
             _mark(target)
 
 
 _BLOCKS_INSIDE = "pre, table, ul, ol, h1, h2, h3, blockquote, dl"
+
+
+def _boxed(
+    tag: str, attrs: dict[str, str | None], names: frozenset[str], target: Element
+) -> tuple[str, dict[str, str | None]]:
+    """The tag and attributes of an element that is an admonition's box or, in one (`target`), its title or layout."""
+    if kind := admonitions.admonition_kind(tag, names):
+        return "admonition", {**attrs, "kind": kind}
+    if target.tag == "admonition":
+        if admonitions.is_title(names):
+            return "admonition-title", attrs
+        if tag in _WRAPPER_TABLES:
+            return "div", attrs
+    return tag, attrs
 
 
 def _mark(target: Element) -> None:
@@ -311,6 +333,11 @@ def _is_candidate(tag: str, attrs: dict[str, str | None], names: frozenset[str])
     if tag not in ("div", "section"):
         return False
     return attrs.get("role") == "main" or bool(names & _CONTENT_NAMES) or attrs.get("id") in _CONTENT_IDS
+
+
+def _is_plain_link(attrs: dict[str, str | None]) -> bool:
+    href = attrs.get("href") if len(attrs) == 1 else None
+    return bool(href) and not (href or "").startswith("#")
 
 
 def _is_permalink(node: LexborNode, tag: str, attrs: dict[str, str | None]) -> bool:
@@ -336,9 +363,7 @@ def _around(node: LexborNode) -> list[dict[str, str | None]]:
         if blocks:
             inner = blocks[-1]
             found.append(inner.attributes)
-    code = inner.css_first("code")
-    if code is not None:
-        found.append(code.attributes)
+    found += (code.attributes for code in inner.css("code")[:3])
     around = node.parent
     for _ in range(5):
         if around is None or around.tag in ("body", "html", "-document"):

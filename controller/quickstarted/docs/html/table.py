@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from quickstarted.docs.html.inline import Run, render
+from quickstarted.docs.html.inline import render
 from quickstarted.docs.html.names import words
-from quickstarted.docs.html.runs import Links, collect
+from quickstarted.docs.html.runs import Links, collect, quick_line
 from quickstarted.docs.html.tree import BREAK, Anchor, Code, Element, Node, plain_text
 
 _MAX_COLUMNS = 64
@@ -30,7 +30,11 @@ def grid_of(table: Element) -> Grid:
             continue
         cells = [cell for cell in tr.children if isinstance(cell, Element) and cell.tag in ("td", "th")]
         if not cells:
-            continue
+            if not any(
+                isinstance(child, Element | Code) or (isinstance(child, str) and child.strip()) for child in tr.children
+            ):
+                continue
+            cells = [Element("td", {}, tr.children, blocky=tr.blocky)]
         if not rows:
             header = all(cell.tag == "th" for cell in cells)
         rows.append(_laid_out(cells, reaching))
@@ -101,8 +105,10 @@ def _line(cells: list[str]) -> str:
 def _cell(cell: Element | None, links: Links, anchors: list[str]) -> str:
     if cell is None:
         return ""
-    runs: list[Run] = collect(cell, links, on_anchor=anchors.append)
-    return render(runs, line_break="<br>", gap="<br>").replace("\n", " ").replace("|", "\\|")
+    text = None if cell.blocky else quick_line(cell.children, links)
+    if text is None:
+        text = render(collect(cell, links, on_anchor=anchors.append), line_break="<br>", gap="<br>")
+    return text.replace("\n", " ").replace("|", "\\|")
 
 
 def as_blocks(grid: Grid) -> list[Node]:

@@ -23,7 +23,7 @@ from quickstarted.docs.html.inline import (
     render,
 )
 from quickstarted.docs.html.names import words
-from quickstarted.docs.html.runs import Links, collect, image, styled
+from quickstarted.docs.html.runs import Links, collect, image, quick_line, styled
 from quickstarted.docs.html.tree import HEADINGS, INLINE, Anchor, Break, Code, Element, Node, plain_text
 
 MAX_INDENT = 16  # containers whose prefix is written; deeper ones share it
@@ -149,11 +149,18 @@ class Writer:
             style = Style(style.href, bold=True)
         contained = self._open_container(element)
         self._before_content(element)
-        self._runs += collect(element, self._links, style, self._waiting.append)
-        self._flush()
+        self._line_of(element, style)
         self._after_content(element)
         if contained:
             self._containers.pop()
+
+    def _line_of(self, element: Element, style: Style) -> None:
+        text = quick_line(element.children, self._links) if style is PLAIN else None
+        if text is None:
+            self._runs += collect(element, self._links, style, self._waiting.append)
+            self._flush()
+        elif text:
+            self._emit(escape_line_starts(text))
 
     def _push_block(self, element: Element, top: _Open) -> None:
         opened = _Open(iter(element.children), top.style, element)
@@ -202,20 +209,21 @@ class Writer:
                 top.number = int(value)
             marker = f"{top.number}. "
             top.number += 1
-        nested_in_tight = len(self._stack) > 2 and any(opened.tight for opened in self._stack[-3:-1])
-        self._glue = top.tight and (top.items > 0 or nested_in_tight)
+        # The first item follows what its list stands in: without a gap only in an item of a tight list.
+        self._glue = top.tight and (top.items > 0 or any(opened.tight for opened in self._stack[-3:-1]))
         top.items += 1
         self._container(marker, " " * len(marker))
         if element.blocky:
             self._stack.append(_Open(iter(element.children), top.style, element, contained=True, tight=top.tight))
             return
-        self._runs += collect(element, self._links, top.style, self._waiting.append)
-        self._flush()
+        self._line_of(element, top.style)
         self._containers.pop()
 
     def _heading(self, element: Element) -> None:
-        runs = collect(element, self._links, on_anchor=self._waiting.append)
-        text = render(runs, line_break=" ", gap=" ")
+        text = quick_line(element.children, self._links)
+        if text is None:
+            runs = collect(element, self._links, on_anchor=self._waiting.append)
+            text = render(runs, line_break=" ", gap=" ")
         if not text:
             return
         level = HEADINGS[element.tag]
@@ -228,6 +236,7 @@ class Writer:
                 self._line(child, top.style)
         grid = table.grid_of(element)
         if not grid.rows:
+            self._stack.append(_Open(iter(element.children), top.style, Element("div")))
             return
         if table.is_simple(grid):
             lines = table.as_markdown(grid, self._links, self._waiting)
@@ -270,24 +279,32 @@ class Writer:
     def _emit(self, text: str) -> int:
         """Write a block; returns its offset."""
         if self._out:
-            blank = "".join(container.rest for container in self._containers if container.used).rstrip()
-            self._put("\n" if self._glue else f"\n{blank}\n" if blank else "\n\n")
+            self._put("\n" if self._glue else self._gap())
         self._glue = False
         offset = self._size
-        for name in self._waiting:
-            self._written.anchors.setdefault(name, offset)
-        self._waiting.clear()
+        if self._waiting:
+            for name in self._waiting:
+                self._written.anchors.setdefault(name, offset)
+            self._waiting.clear()
         if not self._containers:
             self._put(text)
             return offset
-        first = "".join(container.rest if container.used else container.first for container in self._containers)
-        rest = "".join(container.rest for container in self._containers)
+        first = rest = ""
         for container in self._containers:
+            first += container.rest if container.used else container.first
+            rest += container.rest
             container.used = True
-        bare = rest.rstrip()
-        head, *lines = text.split("\n")
-        self._put("\n".join([first + head, *(rest + line if line else bare for line in lines)]))
+        if "\n" in text:
+            bare = rest.rstrip()
+            head, *lines = text.split("\n")
+            text = "\n".join([head, *(rest + line if line else bare for line in lines)])
+        self._put(first + text)
         return offset
+
+    def _gap(self) -> str:
+        """The empty line between two blocks, with the marks of the quotations that both are in."""
+        marks = "".join([container.rest for container in self._containers if container.used]).rstrip()
+        return f"\n{marks}\n"
 
     def _put(self, text: str) -> None:
         self._out.append(text)
