@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from quickstarted.agents.base import StopReason, Tokens
@@ -127,6 +126,8 @@ class RunResult:
     repeat: int
     backend: str  # as it was asked for
     runner: str
+    runner_version: str
+    api: int  # the version of the contract
     started: str
     seconds: float
     interrupted: bool
@@ -135,10 +136,6 @@ class RunResult:
     @property
     def attempts(self) -> tuple[AttemptResult, ...]:
         return tuple(attempt for task in self.tasks for attempt in task.attempts)
-
-
-def total(tokens: Sequence[Tokens]) -> Tokens:
-    return sum(tokens, Tokens())
 
 
 def wilson(passes: int, of: int) -> tuple[float, float] | None:
