@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from dataclasses import dataclass
 
 from sandboxd.inside import netlink
 
@@ -28,16 +27,27 @@ PLAIN_POOL = ("127.1.0.0", 16)
 BACKLOG = 1024
 
 
-@dataclass(frozen=True, slots=True)
 class PlantedHere:
-    """The sockets, not blocking, owned by the caller from here on; the fields of `sandboxd.backends.base.Planted`."""
+    """The sockets, not blocking, owned by the caller from here on; the fields of `sandboxd.backends.base.Planted`.
 
-    proxy: socket.socket
-    dns_udp: socket.socket
-    dns_tcp: socket.socket
-    transparent: dict[int, socket.socket]
-    redirected: bool
-    pool: str
+    A plain class: importing `dataclasses` takes as long as starting the interpreter.
+    """
+
+    def __init__(
+        self,
+        proxy: socket.socket,
+        dns_udp: socket.socket,
+        dns_tcp: socket.socket,
+        transparent: dict[int, socket.socket],
+        redirected: bool,
+        pool: str,
+    ) -> None:
+        self.proxy = proxy
+        self.dns_udp = dns_udp
+        self.dns_tcp = dns_tcp
+        self.transparent = transparent
+        self.redirected = redirected
+        self.pool = pool
 
 
 def plant_here(*, may_redirect: bool) -> PlantedHere:
@@ -90,7 +100,7 @@ def _listener(address: str, port: int) -> socket.socket:
 
 
 def _datagrams(address: str, port: int) -> socket.socket:
-    """A UDP socket that nobody can bind over: SO_REUSEADDR or SO_REUSEPORT on ours would let a command take its queries."""
+    """A UDP socket that nobody can bind over: with SO_REUSEADDR or SO_REUSEPORT a command could take its queries."""
     receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         receiver.bind((address, port))
