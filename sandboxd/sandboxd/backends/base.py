@@ -129,6 +129,9 @@ class Planted:
     They are owned by the caller from here on. `transparent` maps the port that clients dialled (80, 443) to the
     socket that takes it; `redirected` says that the kernel redirects there, so that `SO_ORIGINAL_DST` has the
     destination and the sandbox may bind 80 and 443 itself; otherwise `getsockname()` has it.
+
+    With `announced` the sockets are unix sockets at the end of a relay: a connection to a transparent one begins with
+    six bytes, the IPv4 address and the port (big-endian) that were dialled, and then is as any other.
     """
 
     proxy: socket.socket
@@ -137,6 +140,7 @@ class Planted:
     transparent: Mapping[int, socket.socket]
     redirected: bool
     pool: str  # the network that synthetic addresses come from, as CIDR
+    announced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ import hashlib
 import platform
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import docker.errors
@@ -17,13 +16,17 @@ from sandboxd.backends.base import Availability, BackendError, BackendKind, Sand
 from sandboxd.backends.docker import seccomp, spec
 from sandboxd.backends.docker.cgroup import CommandGroups, container_groups
 from sandboxd.backends.docker.client import EngineClient, reason_of
+from sandboxd.backends.docker.companion import DockerCompanions
 from sandboxd.backends.docker.images import Image, Images
 from sandboxd.backends.docker.making import Made, Maker, NotHereError
-from sandboxd.backends.docker.reap import instance_directory, reap
+from sandboxd.backends.docker.reap import DIRECTORY, reap
 from sandboxd.backends.docker.removing import remove_container
 from sandboxd.backends.docker.sandbox import DockerSandbox, Reach
 from sandboxd.egress.plant.direct import DirectPlanter, may_enter
+from sandboxd.egress.plant.helper import HelperPlanter
 from sandboxd.egress.plant.planter import Planter
+from sandboxd.egress.plant.relay import RelayPlanter
+from sandboxd.instances import Instance
 
 PROBE_SECONDS = 8.0
 CREATES = 4
@@ -36,8 +39,9 @@ class DockerBackend:
     """Sandboxes as containers of one engine.
 
     `host` is the engine's address as in DOCKER_HOST, None for the environment's. `plant` is "auto" or the name of a
-    way to plant (`Reach`): it is forced, and refused where it can't be had. `state` is the daemon's state directory;
-    what this backend keeps there is in `instances/INSTANCE/docker`.
+    way to plant (`Reach`): it is forced, and refused where it can't be had. `helper_image` is an image with Python for
+    helpers and relays, where a sandbox's own image has none. What this backend keeps on disk is in the instance's
+    directory.
     """
 
     kind = BackendKind.DOCKER
@@ -46,19 +50,17 @@ class DockerBackend:
 
     def __init__(
         self,
+        instance: Instance,
         *,
-        node_id: str,
-        instance_id: str,
-        state: Path,
         host: str | None = None,
         plant: str = "auto",
         helper_image: str = "",
         pull_seconds: float = 900.0,
     ) -> None:
-        state = state.resolve()
-        self._owner = spec.Owner(node_id, instance_id, hashlib.sha256(bytes(state)).hexdigest()[:16])
-        self._state = state
-        self._home = instance_directory(state, instance_id)
+        self._instance = instance
+        state = hashlib.sha256(bytes(instance.state.resolve())).hexdigest()[:16]
+        self._owner = spec.Owner(instance.node_id, instance.instance_id, state)
+        self._home = instance.directory.resolve() / DIRECTORY
         self._client = EngineClient(host)
         self._images = Images(self._client, pull_seconds)
         self._forced = None if plant == "auto" else Reach(plant)
@@ -96,10 +98,10 @@ class DockerBackend:
             made = await self._make(request, image)
             reach = self._reach = self._reach or _detect(made)
         made.timings["pull"] = image.seconds
-        return DockerSandbox(self._client, made, reach, self._planter(reach))
+        return DockerSandbox(self._client, made, reach, self._planter(made, reach))
 
     async def _make(self, request: SandboxRequest, image: Image) -> Made:
-        profile = seccomp.profile(self._info["Architecture"])
+        profile = self._profile()
         if self._reach is Reach.REMOTE or not self._may_be_here():
             self._require(Reach.REMOTE)
             return await self._maker.make(request, image, profile, local=False)
@@ -139,15 +141,23 @@ class DockerBackend:
             and self._info.get("OperatingSystem") != "Docker Desktop"
         )
 
-    def _planter(self, reach: Reach) -> Planter:
-        return DirectPlanter()
+    def _planter(self, made: Made, reach: Reach) -> Planter:
+        if reach is Reach.HOST:
+            return DirectPlanter()
+        companions = DockerCompanions(
+            self._client, self._images, self._owner, made, self._profile(), self._helper_image
+        )
+        return HelperPlanter(companions, self._home) if reach is Reach.USER else RelayPlanter(companions)
+
+    def _profile(self) -> str:
+        return seccomp.profile(self._info["Architecture"])
 
     async def reap(self) -> Sequence[str]:
         """Remove what dead instances left, and what of ours could not be removed before."""
         for name in list(self._maker.unremoved):
             await remove_container(self._client, name)
             self._maker.unremoved.discard(name)
-        return await reap(self._client, self._state, self._owner)
+        return await reap(self._client, self._instance, self._owner)
 
     async def close(self) -> None:
         """Finish removing what was given up, and let the engine go."""
@@ -177,7 +187,7 @@ def _missing(info: dict[str, Any], api: str) -> list[str]:
 def _detect(made: Made) -> Reach:
     """What this daemon can do about a container that it made."""
     groups = container_groups(made.pid, made.id)
-    if not groups or made.pipes is None:
+    if not groups or made.shared is None:
         return Reach.REMOTE
     if may_enter(made.pid) and CommandGroups.of(groups) is not None:
         return Reach.HOST

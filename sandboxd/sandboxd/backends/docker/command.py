@@ -27,7 +27,7 @@ from sandboxd.backends.docker.cgroup import CgroupError, CommandGroup
 from sandboxd.backends.docker.client import EngineClient, Hijacked, reason_of, status_of
 from sandboxd.backends.docker.frames import STDOUT, Demultiplexer
 from sandboxd.backends.docker.pump import Pipe, Pump
-from sandboxd.backends.docker.spec import PIPES
+from sandboxd.backends.docker.spec import SHARED
 
 ANNOUNCE_SECONDS = 30.0
 # How long output may still come after the main process ended: children may hold the pipe for ever.
@@ -60,7 +60,7 @@ class OutputPipe:
 
     def __init__(self, directory: Path) -> None:
         name = secrets.token_hex(8)
-        self.inside = f"{PIPES}/{name}"
+        self.inside = f"{SHARED}/{name}"
         self._path = directory / name
         os.mkfifo(self._path)
         self._path.chmod(0o622)  # the container's root may be another user of this host

@@ -1,8 +1,11 @@
-# PID 1 of a sandbox. $1 is HOME, $2 the workspace. Says on stdout what it found, and ends when its stdin does.
+# PID 1 of a sandbox. $1 is HOME, $2 the workspace; $3 is where a certificate bundle may lie and $4 its place. Says on stdout what it found, and ends when its stdin does.
 # No signal from inside ends it: it is PID 1 of its namespace.
 trap '' HUP INT QUIT TERM USR1 USR2 ALRM TSTP TTIN TTOU
 umask 022
 mkdir -p "$1" || exit 125
+if [ -f "$3" ]; then
+    mkdir -p "${4%/*}" && cat "$3" >"$4" && rm -f "$3" || exit 125
+fi
 for file in "$2"/* "$2"/.[!.]* "$2"/..?*; do
     if [ -e "$file" ] || [ -L "$file" ]; then echo 'workspace=used'; break; fi
 done

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-import os
 import shutil
 import tarfile
 import time
@@ -28,7 +27,7 @@ from sandboxd.backends.docker.frames import Demultiplexer
 from sandboxd.backends.docker.images import Image
 from sandboxd.backends.docker.pump import Pump
 from sandboxd.backends.docker.removing import remove_container
-from sandboxd.environment import CA_BUNDLE_PATH
+from sandboxd.environment import WORKSPACE
 
 CREATE_SECONDS = 60.0
 READY_SECONDS = 20.0
@@ -47,7 +46,7 @@ class Facts:
 
 @dataclass
 class Made:
-    """A container that is ready for commands. `pipes` and `upper` only where its host is this one."""
+    """A container that is ready for commands. `shared` and `upper` only where its host is this one."""
 
     request: SandboxRequest
     image: Image
@@ -56,7 +55,7 @@ class Made:
     pump: Pump
     facts: Facts
     attached: Hijacked
-    pipes: Path | None
+    shared: Path | None
     upper: Path | None
     timings: dict[str, float]
 
@@ -91,10 +90,11 @@ class Maker:
 
     async def _make(self, request: SandboxRequest, image: Image, profile: str, *, local: bool) -> Made:
         name = spec.container_name(self._owner, request.sandbox_id)
-        pipes = self._home / request.sandbox_id if local else None
-        binds = _mounts(request, pipes) if pipes is not None else {}
+        shared = self._home / request.sandbox_id if local else None
+        if shared is not None:
+            _share(shared, request.ca_bundle)
         config = spec.container(
-            request, self._owner, image_env=image.env, seccomp=profile, binds=binds, nofile=self._sets_nofile
+            request, self._owner, image_env=image.env, seccomp=profile, shared=shared, nofile=self._sets_nofile
         )
         copied = request.ca_bundle if not local else None
         making = asyncio.ensure_future(
@@ -109,7 +109,7 @@ class Maker:
             facts = listen(pump, attached)
             await _until_ready(facts, request.image)
         except BaseException as error:
-            await self._undo(making, name, pipes, pump)
+            await self._undo(making, name, shared, pump)
             if isinstance(error, docker.errors.APIError):
                 raise _refusal(error, request.image) from error
             raise
@@ -123,18 +123,18 @@ class Maker:
             pump,
             facts,
             attached,
-            pipes,
+            shared,
             Path(upper) if upper and _readable(Path(upper)) else None,
             timings,
         )
 
-    async def _undo(self, making: asyncio.Future[Any], name: str, pipes: Path | None, pump: Pump | None) -> None:
-        task = asyncio.create_task(self._undo_all(making, name, pipes, pump))
+    async def _undo(self, making: asyncio.Future[Any], name: str, shared: Path | None, pump: Pump | None) -> None:
+        task = asyncio.create_task(self._undo_all(making, name, shared, pump))
         self._undoing.add(task)
         task.add_done_callback(self._undoing.discard)
         await asyncio.shield(task)
 
-    async def _undo_all(self, making: asyncio.Future[Any], name: str, pipes: Path | None, pump: Pump | None) -> None:
+    async def _undo_all(self, making: asyncio.Future[Any], name: str, shared: Path | None, pump: Pump | None) -> None:
         # A creation in flight ends first: removing what is not there yet would miss it.
         await asyncio.wait([making], timeout=CREATE_SECONDS)
         if pump is not None:
@@ -142,19 +142,19 @@ class Maker:
         elif making.done() and not making.cancelled() and making.exception() is None:
             making.result()[1].close()
         with contextlib.suppress(BackendError):  # kept in mind, and tried again by reap
-            await self._discard(name, pipes)
+            await self._discard(name, shared)
 
     async def discard(self, made: Made) -> None:
         """Remove a container that is not to be used after all. Raises BackendError."""
         made.pump.close()
-        await self._discard(spec.container_name(self._owner, made.request.sandbox_id), made.pipes)
+        await self._discard(spec.container_name(self._owner, made.request.sandbox_id), made.shared)
 
-    async def _discard(self, name: str, pipes: Path | None) -> None:
+    async def _discard(self, name: str, shared: Path | None) -> None:
         self.unremoved.add(name)
         await remove_container(self._client, name)
         self.unremoved.discard(name)
-        if pipes is not None:
-            await asyncio.to_thread(shutil.rmtree, pipes, ignore_errors=True)
+        if shared is not None:
+            await asyncio.to_thread(shutil.rmtree, shared, ignore_errors=True)
 
     async def close(self) -> None:
         """Wait for what is being undone."""
@@ -162,11 +162,12 @@ class Maker:
             await asyncio.wait(self._undoing, timeout=CREATE_SECONDS)
 
 
-def _mounts(request: SandboxRequest, pipes: Path) -> dict[str, str]:
-    pipes.mkdir(parents=True)
-    pipes.chmod(0o711)  # the container's root may be another user of this host
-    bundle = {CA_BUNDLE_PATH: os.path.realpath(request.ca_bundle)} if request.ca_bundle is not None else {}
-    return {spec.PIPES: str(pipes), **bundle}
+def _share(shared: Path, ca_bundle: str | None) -> None:
+    shared.mkdir(parents=True)
+    shared.chmod(0o711)  # the container's root may be another user of this host
+    if ca_bundle is not None:
+        (shared / spec.BUNDLE).write_bytes(Path(ca_bundle).read_bytes())
+        (shared / spec.BUNDLE).chmod(0o444)
 
 
 def _create(
@@ -189,7 +190,7 @@ def _as_archive(bundle: Path) -> bytes:
     data = bundle.read_bytes()
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
-        entry = tarfile.TarInfo(CA_BUNDLE_PATH.lstrip("/"))
+        entry = tarfile.TarInfo(spec.BUNDLE_STAGE.lstrip("/"))
         entry.size = len(data)
         entry.mode = 0o444
         tar.addfile(entry, io.BytesIO(data))
@@ -239,7 +240,7 @@ async def _until_ready(facts: Facts, image: str) -> None:
     if not facts.ready.is_set():
         raise _unusable(image, "its shell ended, or did not answer, before the sandbox was ready")
     if "workspace" in facts.values:
-        raise _unusable(image, f"it has files in {spec.WORKSPACE}, where a task starts with none")
+        raise _unusable(image, f"it has files in {WORKSPACE}, where a task starts with none")
 
 
 def _refusal(error: docker.errors.APIError, image: str) -> BackendError:

@@ -41,9 +41,11 @@ from sandboxd.backends.docker.command import Command, CommandSpec, OutputPipe
 from sandboxd.backends.docker.making import Made
 from sandboxd.backends.docker.removing import remove_container
 from sandboxd.backends.docker.watch import Watch
-from sandboxd.egress.plant.planter import Place, Planter
+from sandboxd.egress.plant.planter import Place, Planter, PlantError
+from sandboxd.environment import WORKSPACE
 
-SWEEP_SECONDS = 8.0
+# An engine that has not run the sweep by then can start no process in the container any more.
+SWEEP_SECONDS = 3.0
 VSOCK_SECONDS = 10.0
 EPERM = "1"
 
@@ -62,7 +64,7 @@ class DockerSandbox:
     def __init__(self, client: EngineClient, made: Made, reach: Reach, planter: Planter) -> None:
         self.image = made.request.image
         self.image_digest = made.image.digest
-        self.workspace = spec.WORKSPACE
+        self.workspace = WORKSPACE
         self.shell = made.facts.values["shell"]
         self.timings = made.timings
         self._client = client
@@ -83,7 +85,15 @@ class DockerSandbox:
 
     async def plant(self) -> Planted | None:
         """Make the listening sockets in the container's network namespace."""
-        self._place = await self._planter.plant(self._box.id, self._box.pid, self._is_ours)
+        try:
+            self._place = await self._planter.plant(self._box.id, self._box.pid, self._is_ours)
+        except PlantError as error:
+            raise BackendError(
+                "ISOLATION_UNAVAILABLE",
+                f"the sandbox's gateway could not be planted ({self._reach}): {error}",
+                why=str(error),
+                remedy="run sandboxd as root on the engine's own host, or name another way to plant",
+            ) from error
         return self._place.planted
 
     async def self_test(self) -> None:
@@ -147,7 +157,7 @@ class DockerSandbox:
                 request.stdin,
             ),
             sink,
-            OutputPipe(self._box.pipes) if self._box.pipes is not None else None,
+            OutputPipe(self._box.shared) if self._box.shared is not None else None,
         )
         before = await self._watch.check()
         refused = await command.begin(lambda pid: self._commands.place(name, pid) if self._commands else None)
@@ -257,8 +267,8 @@ class DockerSandbox:
             group.remove()
         self._box.pump.close()
         await asyncio.to_thread(self._box.pump.join, 5.0)
-        if self._box.pipes is not None:
-            await asyncio.to_thread(shutil.rmtree, self._box.pipes, ignore_errors=True)
+        if self._box.shared is not None:
+            await asyncio.to_thread(shutil.rmtree, self._box.shared, ignore_errors=True)
 
 
 class DockerRunning:
@@ -326,4 +336,4 @@ class DockerRunning:
 
 
 def _inside(cwd: str) -> str:
-    return cwd if cwd.startswith("/") else f"{spec.WORKSPACE}/{cwd}".rstrip("/")
+    return cwd if cwd.startswith("/") else f"{WORKSPACE}/{cwd}".rstrip("/")

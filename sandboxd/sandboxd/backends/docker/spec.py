@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from sandboxd.backends.base import SandboxRequest
+from sandboxd.environment import CA_BUNDLE_PATH, HOME, WORKSPACE
 
-WORKSPACE = "/workspace"
-HOME = "/home/sandbox"
-# Where commands find the pipes for their output: a read-only mount of a directory of ours, so that no command can
-# remove, replace or add one.
-PIPES = "/run/sandboxd"
+# What a sandbox needs from its host: the pipes for its commands' output, and the certificate bundle. A read-only mount
+# of a directory of ours, so that no command can remove, replace or add one.
+SHARED = "/run/sandboxd"
+BUNDLE = "ca.pem"
+# Where the bundle is put for an engine that sees none of our directories; PID 1 copies it to its place.
+BUNDLE_STAGE = "/.sandboxd-ca.pem"
 HOSTNAME = "sandbox"
 
 NODE_LABEL = "sandboxd.node"
@@ -75,16 +78,16 @@ def container(
     *,
     image_env: Mapping[str, str],
     seccomp: str,
-    binds: Mapping[str, str],
+    shared: Path | None,
     nofile: bool = True,
 ) -> dict[str, Any]:
-    """The container's configuration. `binds` are read-only mounts, target to source; `nofile` sets that limit."""
+    """The container's configuration. `shared` is the directory that it sees at SHARED; `nofile` sets that limit."""
     return {
         "Image": request.image,
         "Hostname": HOSTNAME,
         "User": "0:0",
         # The shell is PID 1 and the script its argument; the image's own entry point and health check never run.
-        "Entrypoint": ["/bin/sh", "-c", init_script(), "init", HOME, WORKSPACE],
+        "Entrypoint": ["/bin/sh", "-c", init_script(), "init", HOME, WORKSPACE, BUNDLE_STAGE, CA_BUNDLE_PATH],
         "Cmd": [],
         "Healthcheck": {"Test": ["NONE"]},
         "WorkingDir": WORKSPACE,
@@ -99,11 +102,11 @@ def container(
         "AttachStdout": True,
         "AttachStderr": False,
         "Tty": False,
-        "HostConfig": _host_config(request, seccomp, binds, nofile=nofile),
+        "HostConfig": _host_config(request, seccomp, shared, nofile=nofile),
     }
 
 
-def _host_config(request: SandboxRequest, seccomp: str, binds: Mapping[str, str], *, nofile: bool) -> dict[str, Any]:
+def _host_config(request: SandboxRequest, seccomp: str, shared: Path | None, *, nofile: bool) -> dict[str, Any]:
     limits = request.limits
     # Files in a tmpfs count as the sandbox's memory, so its own bound only keeps a part of that for programs.
     tmp = max(limits.memory_bytes // 2, 16 << 20)
@@ -140,10 +143,13 @@ def _host_config(request: SandboxRequest, seccomp: str, binds: Mapping[str, str]
             "/run": f"rw,noexec,nosuid,nodev,mode=755,size={RUN_BYTES},nr_inodes=4096",
             "/dev/shm": f"rw,noexec,nosuid,nodev,mode=1777,size={min(SHM_BYTES, tmp)},nr_inodes=16384",  # noqa: S108
         },
-        "Mounts": [
-            {"Type": "bind", "Source": source, "Target": target, "ReadOnly": True} for target, source in binds.items()
-        ],
+        "Mounts": [] if shared is None else [bind(shared, SHARED)],
     }
+
+
+def bind(source: Path, target: str) -> dict[str, Any]:
+    """A read-only mount of a directory of the host."""
+    return {"Type": "bind", "Source": str(source), "Target": target, "ReadOnly": True}
 
 
 def init_environment(environment: Mapping[str, str], image_env: Mapping[str, str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 from sandboxd.backends.base import Planted
@@ -35,6 +36,32 @@ class Planter(Protocol):
 
     async def plant(self, container: str, pid: int, confirm: Callable[[], bool]) -> Place:
         """`pid` is the container's first process on its host; `confirm` says whether it still is.
+
+        Raises PlantError.
+        """
+
+
+class Companion(Protocol):
+    """A program of ours in a container of its own, in the sandbox's network namespace."""
+
+    async def send(self, data: bytes) -> None:
+        """Give it input; returns when the engine has taken it. Raises OSError when the program is gone."""
+
+    async def receive(self) -> bytes:
+        """What it printed; empty when it has ended."""
+
+    def complaint(self) -> str:
+        """What it printed on stderr, for people."""
+
+    async def close(self) -> None:
+        """End it and remove its container. Idempotent."""
+
+
+class Companions(Protocol):
+    """Starts companions of one sandbox; the engine's side of planting without entering a namespace."""
+
+    async def start(self, program: str, mounts: dict[str, Path]) -> Companion:
+        """Run `program`, the text of a Python program. `mounts` are directories of this host, target to source.
 
         Raises PlantError.
         """
