@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +113,7 @@ def _resolve(node: Schema, root: Schema) -> Schema:
     return target
 
 
-PAGES = {
+PAGES: dict[str, Callable[[], str]] = {
     "trace.md": lambda: trace_page(load("trace")),
     "results.md": lambda: results_page(load("results")),
 }
