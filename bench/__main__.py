@@ -27,7 +27,12 @@ def main() -> int:
         if options.only and bar.name not in options.only:
             continue
         chosen = dataclasses.replace(bar, rounds=options.rounds or bar.rounds)
-        result = asyncio.run(measure(chosen))
+        try:
+            result = asyncio.run(measure(chosen))
+        except Exception as error:  # noqa: BLE001 - one that can't be measured must not hide the others
+            print(f"{bar.name:<20} can't be measured: {type(error).__name__}: {error}", flush=True)
+            missed.append(bar)
+            continue
         print(line(bar, result), flush=True)
         if not result.met:
             missed.append(bar)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bench import calls, cold, docker_backend
+from bench import calls, cold, docker_backend, validate
 from bench.measure import Bar
 
 BARS = [
+    Bar("validate-1000", "validate of 1,000 files, over CSafeLoader and the compiled schema", 1.35, validate.many, 7),
     Bar("help-cold", "--help, over importing yaml, voluptuous and structlog", 1.6, cold.help_page, 21),
     Bar("validate-cold", "validate of one file, over the same imports", 1.6, cold.validate_one, 21),
     Bar("docker-ready", "a docker sandbox ready, over a bare container without a network", 1.3, docker_backend.ready),
