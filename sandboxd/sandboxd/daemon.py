@@ -1,0 +1,161 @@
+"""The daemon's life: make everything, serve until told to stop, end everything."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+
+import grpc
+import structlog
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from quickstarted_api.addresses import parse_networks
+from quickstarted_api.v1 import sandbox_pb2 as pb
+from quickstarted_api.v1 import sandbox_pb2_grpc as rpc
+
+from sandboxd import transport
+from sandboxd.backends.base import Backend, BackendKind, Planted
+from sandboxd.backends.registry import Backends
+from sandboxd.config import Config
+from sandboxd.egress.gateway import Gateway
+from sandboxd.egress.policy import Policy
+from sandboxd.instances import Instance
+from sandboxd.registry import Registry, RegistryConfig
+from sandboxd.sandbox import Way
+from sandboxd.services.events import EventService
+from sandboxd.services.execs import ExecService
+from sandboxd.services.runner import RunnerService
+from sandboxd.services.sandbox import SandboxService
+
+STOP_GRACE_SECONDS = 2.0
+CLOSE_SECONDS = 90.0
+
+_log = structlog.get_logger()
+
+
+async def serve(config: Config, instance: Instance) -> None:
+    """Serve until a signal, or the end of standard input, says to stop. Raises transport.ListenError."""
+    stop = _Stop(exit_with_stdin=config.exit_with_stdin)
+    async with _registry(config, instance) as registry:
+        server = grpc.aio.server(options=transport.OPTIONS)
+        rpc.add_RunnerServiceServicer_to_server(RunnerService(registry, config.allow_private), server)
+        rpc.add_SandboxServiceServicer_to_server(SandboxService(registry), server)
+        rpc.add_ExecServiceServicer_to_server(ExecService(registry), server)
+        rpc.add_EventServiceServicer_to_server(EventService(registry), server)
+        healthy = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+        with transport.listening(server, config.unix):
+            await server.start()
+            await healthy.set("", health_pb2.HealthCheckResponse.SERVING)
+            _log.info("serving", unix=str(config.unix), instance=instance.instance_id, node=instance.node_id)
+            await stop.wait()
+            await healthy.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+            registry.drain()
+            if stop.patient:
+                await _emptied(registry, stop)
+            await server.stop(STOP_GRACE_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def _registry(config: Config, instance: Instance) -> AsyncIterator[Registry]:
+    registry = Registry(
+        instance,
+        Backends(_backends(config, instance)),
+        _ways(config),
+        RegistryConfig(slots=config.slots, defaults=config.limits, ca_bundle=config.ca_bundle),
+    )
+    await registry.start()
+    try:
+        yield registry
+    finally:
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await registry.close()
+        except TimeoutError:
+            _log.error("close_timeout", seconds=CLOSE_SECONDS)
+
+
+def _backends(config: Config, instance: Instance) -> dict[BackendKind, Backend]:
+    # Imported here: a macOS host has no bubblewrap, a Linux host no seatbelt.
+    from sandboxd.backends.docker.backend import DockerBackend
+    from sandboxd.backends.local import LocalBackend
+
+    made: dict[BackendKind, Backend] = {
+        BackendKind.DOCKER: DockerBackend(
+            node_id=instance.node_id,
+            instance_id=instance.instance_id,
+            state=instance.state,
+            plant=config.plant,
+            helper_image=config.helper_image,
+        )
+    }
+    if sys.platform == "darwin":
+        from sandboxd.backends.seatbelt import SeatbeltBackend
+
+        made[BackendKind.SEATBELT] = SeatbeltBackend(state=instance.state, instance_id=instance.instance_id)
+    else:
+        from sandboxd.backends.bubblewrap import BubblewrapBackend
+
+        made[BackendKind.BUBBLEWRAP] = BubblewrapBackend(state=instance.state, instance_id=instance.instance_id)
+    made[BackendKind.LOCAL] = LocalBackend(state=instance.state, instance_id=instance.instance_id)
+    return made
+
+
+def _ways(config: Config) -> Callable[[pb.NetworkPolicy, Planted, Callable[[pb.EgressDecision], None]], Way]:
+    private = parse_networks(list(config.allow_private))
+
+    def make(network: pb.NetworkPolicy, planted: Planted, emit: Callable[[pb.EgressDecision], None]) -> Way:
+        policy = Policy(
+            explicit=tuple(network.explicit_hosts),
+            docs=tuple(network.docs_hosts),
+            registry=tuple(network.registry_hosts),
+        )
+        return Gateway(policy, planted, emit=emit, allow_private=private)
+
+    return make
+
+
+async def _emptied(registry: Registry, stop: _Stop) -> None:
+    """Let what runs end; a second signal is the end of patience."""
+    while registry.used() and stop.patient:
+        waiting = asyncio.ensure_future(registry.changed(1.0))
+        await asyncio.wait({waiting, stop.hurried}, return_when=asyncio.FIRST_COMPLETED)
+
+
+class _Stop:
+    """When to stop, and how: a first SIGTERM lets what runs end, everything else ends it."""
+
+    def __init__(self, *, exit_with_stdin: bool) -> None:
+        loop = asyncio.get_running_loop()
+        self._asked: asyncio.Future[None] = loop.create_future()
+        self.hurried: asyncio.Future[None] = loop.create_future()
+        loop.add_signal_handler(signal.SIGTERM, self._terminate)
+        loop.add_signal_handler(signal.SIGINT, self._hurry)
+        if exit_with_stdin:
+            loop.add_reader(sys.stdin.fileno(), self._read_stdin)
+
+    @property
+    def patient(self) -> bool:
+        return not self.hurried.done()
+
+    async def wait(self) -> None:
+        await self._asked
+
+    def _terminate(self) -> None:
+        if self._asked.done():
+            self._hurry()
+        else:
+            self._asked.set_result(None)
+
+    def _hurry(self) -> None:
+        for future in (self._asked, self.hurried):
+            if not future.done():
+                future.set_result(None)
+
+    def _read_stdin(self) -> None:
+        if not os.read(sys.stdin.fileno(), 4096):
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+            self._hurry()

@@ -1,0 +1,287 @@
+"""One sandbox from its creation to its end: what a backend made, its gateway, its events and its commands.
+
+States go one way: CREATING, then READY or FAILED; READY ends in DESTROYED, EXPIRED or LOST. However it ends, `end`
+takes it apart in one order: the way out first, then the commands, then what the backend made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from quickstarted_api.v1 import sandbox_pb2 as pb
+
+from sandboxd.backends.base import Backend, BackendError, BackendSandbox, Planted, SandboxRequest
+from sandboxd.commands import Commands, to_duration
+from sandboxd.events import EventLog
+from sandboxd.lease import Lease
+from sandboxd.refused import RefusedError
+from sandboxd.wire import KINDS
+
+DESTROY_SECONDS = 60.0
+GATEWAY_CLOSE_SECONDS = 5.0
+
+T = TypeVar("T")
+
+_LIMITS = {"memory": pb.LimitReached.MEMORY, "pids": pb.LimitReached.PIDS, "disk": pb.LimitReached.DISK}
+_EXIT_CAUSES = {
+    pb.DESTROYED: pb.SANDBOX_DESTROYED,
+    pb.EXPIRED: pb.EXEC_LEASE_EXPIRED,
+    pb.LOST: pb.EXEC_SANDBOX_LOST,
+    pb.FAILED: pb.EXEC_SANDBOX_LOST,
+}
+
+
+class Way(Protocol):
+    """The way out of a sandbox, while it is served."""
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+MakeWay = Callable[[pb.NetworkPolicy, Planted, Callable[[pb.EgressDecision], None]], Way]
+
+
+@dataclass
+class Identity:
+    """What a sandbox was asked to be, and by whom."""
+
+    sandbox_id: str
+    run_id: str
+    caller: str
+    spec: pb.SandboxSpec
+    spec_hash: bytes
+    request: SandboxRequest
+    node_id: str
+    instance_id: str
+
+
+@dataclass
+class Sandbox:
+    """A sandbox. `on_change` is awaited after each change of state, to journal it."""
+
+    identity: Identity
+    lease: Lease
+    backend: Backend
+    make_way: MakeWay
+    directory: Path
+    on_change: Callable[[Sandbox], Awaitable[None]]
+    state: pb.SandboxState.ValueType = pb.CREATING
+    error: pb.Failure | None = None
+    ended_at: float | None = None
+    timings: dict[str, float] = field(default_factory=dict)
+    commands: Commands | None = None
+
+    def __post_init__(self) -> None:
+        self.created = Timestamp()
+        self.created.GetCurrentTime()
+        self.events = EventLog(self._running)
+        self._made: BackendSandbox | None = None
+        self._way: Way | None = None
+        self._changed = asyncio.Event()
+        self._watching: list[asyncio.Task[None]] = []
+        self._making: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
+
+    # --- making ---------------------------------------------------------------------------------------------------
+
+    def begin(self, creating: asyncio.Semaphore) -> None:
+        """Start making it; `creating` bounds how many are made at once."""
+        self._making = asyncio.create_task(self._make(creating), name=f"make {self.identity.sandbox_id}")
+
+    async def _make(self, creating: asyncio.Semaphore) -> None:
+        try:
+            async with creating:
+                await self._bring_up()
+        except BackendError as error:
+            failure = pb.Failure(
+                reason=pb.Reason.Value(error.reason), message=error.message, metadata=dict(error.metadata)
+            )
+            self._start_ending(pb.FAILED, failure)
+        except OSError as error:
+            self._start_ending(pb.FAILED, pb.Failure(reason=pb.BUG, message=f"could not be made: {error}"))
+
+    async def _bring_up(self) -> None:
+        self.directory.mkdir(mode=0o700, parents=True)
+        made = self._made = await self._timed("create", self.backend.create(self.identity.request))
+        self.commands = Commands(made, self.events, self.directory, self._stuck)
+        planted = await self._timed("plant", made.plant())
+        if planted is not None:
+            self._way = self.make_way(self.identity.spec.network, planted, self.events.egress)
+            await self._way.start()
+        await self._timed("self_test", made.self_test())
+        self._watching = [
+            asyncio.create_task(self._watch_limits(made), name=f"limits {self.identity.sandbox_id}"),
+            asyncio.create_task(self._watch_end(made), name=f"end {self.identity.sandbox_id}"),
+        ]
+        await self._become(pb.READY)
+
+    async def _timed(self, step: str, work: Awaitable[T]) -> T:
+        started = time.monotonic()
+        try:
+            return await work
+        finally:
+            self.timings[step] = time.monotonic() - started
+
+    # --- while it lives -------------------------------------------------------------------------------------------
+
+    def ready(self) -> Commands:
+        """Its commands. Raises RefusedError when it is not READY."""
+        if self.state == pb.READY and self._ending is None and self.commands is not None:
+            return self.commands
+        raise self.refusal()
+
+    def made(self) -> BackendSandbox:
+        """What the backend made. Raises RefusedError when it is not READY."""
+        self.ready()
+        assert self._made is not None
+        return self._made
+
+    def refusal(self) -> RefusedError:
+        """Why nothing can be done in it now."""
+        name = pb.SandboxState.Name(self.state)
+        if self.error is not None:
+            refusal = RefusedError(pb.Reason.Name(self.error.reason), self.error.message)
+            refusal.metadata.update(self.error.metadata)
+            return refusal
+        if self.state == pb.EXPIRED:
+            return RefusedError("LEASE_EXPIRED", "its lease has expired")
+        return RefusedError("NOT_READY", f"the sandbox is {name if self._ending is None else 'being ended'}")
+
+    def known_commands(self) -> Commands:
+        """Its commands, also when it has ended: their logs are kept a while. Raises RefusedError."""
+        if self.commands is None:
+            raise self.refusal()
+        return self.commands
+
+    def _running(self) -> list[str]:
+        return self.commands.running() if self.commands is not None else []
+
+    async def _watch_limits(self, made: BackendSandbox) -> None:
+        async for hit in made.limits_hit():
+            if self.commands is not None:
+                self.commands.limit_hit(_LIMITS[hit.kind], hit.value)
+
+    async def _watch_end(self, made: BackendSandbox) -> None:
+        cause = await made.ended()
+        failure = pb.Failure(reason=pb.SANDBOX_LOST, message=f"the sandbox went away: {cause}")
+        failure.metadata["cause"] = cause
+        self._start_ending(pb.LOST, failure)
+
+    def _stuck(self, why: str) -> None:
+        failure = pb.Failure(reason=pb.SANDBOX_LOST, message=f"the sandbox was ended because {why}")
+        failure.metadata["cause"] = why
+        self._start_ending(pb.LOST, failure)
+
+    # --- the end --------------------------------------------------------------------------------------------------
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it is left."""
+        return self.ended_at is not None
+
+    async def end(self, state: pb.SandboxState.ValueType, failure: pb.Failure | None = None) -> None:
+        """End it, whatever its state; returns when nothing of it is left. The first end stands."""
+        await asyncio.shield(self._start_ending(state, failure))
+
+    def _start_ending(self, state: pb.SandboxState.ValueType, failure: pb.Failure | None = None) -> asyncio.Task[None]:
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end(state, failure), name=f"end {self.identity.sandbox_id}")
+        return self._ending
+
+    async def _end(self, state: pb.SandboxState.ValueType, failure: pb.Failure | None) -> None:
+        await _cancelled([*self._watching, *([self._making] if self._making is not None else [])])
+        if self._way is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GATEWAY_CLOSE_SECONDS):
+                    await self._way.close()
+        if self.commands is not None:
+            await self.commands.end_all(_EXIT_CAUSES[state])
+        if self._made is not None:
+            failure = await self._remove(self._made, failure)
+        self.error = failure
+        self.ended_at = time.monotonic()
+        await self._become(state, failure.message if failure is not None else "")
+        self.events.close()
+
+    async def _remove(self, made: BackendSandbox, failure: pb.Failure | None) -> pb.Failure | None:
+        try:
+            async with asyncio.timeout(DESTROY_SECONDS):
+                await made.destroy()
+        except (TimeoutError, BackendError) as error:
+            # It is told, and the next start of a daemon removes what is left.
+            why = f"could not be removed: {error or f'it took more than {DESTROY_SECONDS:g} s'}"
+            return failure or pb.Failure(reason=pb.BACKEND_DOWN, message=why)
+        return failure
+
+    def forget(self) -> None:
+        """Its retention time is over: give back what its logs hold."""
+        if self.commands is not None:
+            self.commands.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    # --- telling --------------------------------------------------------------------------------------------------
+
+    async def _become(self, state: pb.SandboxState.ValueType, detail: str = "") -> None:
+        self.state = state
+        self.events.lifecycle(state, detail)
+        await self.on_change(self)
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def watch(self) -> AsyncIterator[pb.Sandbox]:
+        """The sandbox now, and after each change, until its end."""
+        while True:
+            changed = self._changed
+            yield self.to_pb()
+            if self.over:
+                return
+            await changed.wait()
+
+    def to_pb(self) -> pb.Sandbox:
+        """The sandbox as the contract has it."""
+        now = time.monotonic()
+        made = self._made
+        told = pb.Sandbox(
+            sandbox_id=self.identity.sandbox_id,
+            run_id=self.identity.run_id,
+            state=self.state,
+            error=self.error,
+            generation=self.lease.generation,
+            node_id=self.identity.node_id,
+            instance_id=self.identity.instance_id,
+            backend=KINDS[self.backend.kind],
+            enforced=self.backend.enforced,
+            resources=self.identity.spec.resources,
+            created=self.created,
+            labels=dict(self.identity.spec.labels),
+            last_event_seq=self.events.last_seq,
+        )
+        if not self.over:
+            told.lease_left.CopyFrom(to_duration(self.lease.ends - now))
+            told.lifetime_left.CopyFrom(to_duration(self.lease.hard_end - now))
+        if made is not None:
+            told.image, told.image_digest = made.image, made.image_digest
+            told.workspace, told.shell = made.workspace, made.shell
+        for step, took in self.timings.items():
+            told.timings[step].CopyFrom(to_duration(took))
+        if self.commands is not None:
+            told.exec_ids.extend(self.commands.ids())
+        return told
+
+
+async def _cancelled(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancel tasks that are not this one, and wait until they have ended."""
+    current = asyncio.current_task()
+    others = [task for task in tasks if task is not current]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
