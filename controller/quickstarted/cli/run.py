@@ -7,7 +7,6 @@ when the command runs, not when its arguments are read.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import os
 import signal
@@ -16,6 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
+
+from quickstarted.cli import term
 
 if TYPE_CHECKING:
     from quickstarted.agents.base import Agent
@@ -98,9 +99,6 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; its exit code."""
     from quickstarted.classify import RunExit
 
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal that can't show a character still gets the line
     try:
         request = _request(args)
     except UsageError as error:
@@ -121,7 +119,7 @@ def _request(args: argparse.Namespace) -> Request:
         )
     if args.image is not None and not args.image.strip():
         raise UsageError("--image is empty")
-    tasks = _tasks(args.tasks)
+    tasks = _tasks(args.tasks, args.quiet)
     agent, prompt_hash = _agent(args)
     return Request(
         tasks=tasks,
@@ -139,16 +137,21 @@ def _request(args: argparse.Namespace) -> Request:
     )
 
 
-def _tasks(paths: list[str]) -> tuple[Task, ...]:
+def _tasks(paths: list[str], quiet: bool) -> tuple[Task, ...]:
     from quickstarted.task.files import NothingFoundError
     from quickstarted.task.load import load_suite
+    from quickstarted.task.problems import Severity
 
     try:
         suite = load_suite(paths)
     except NothingFoundError as error:
         raise UsageError(str(error)) from None
+    for problem in suite.problems:
+        if problem.severity is Severity.ERROR or not quiet:
+            colour = term.use_colour(sys.stderr)
+            _print(term.labelled(problem.severity, str(problem), colour=colour), sys.stderr)
     if suite.errors:
-        raise UsageError("\n".join(["these tasks can't be run:", *(f"  {problem}" for problem in suite.errors)]))
+        raise UsageError("nothing was run, because not all task files are valid")
     return suite.tasks
 
 
@@ -175,6 +178,8 @@ def _address(text: str | None) -> Address | None:
 
 
 def _perform(request: Request, args: argparse.Namespace) -> int:
+    import asyncio
+
     from quickstarted.attempt import describe
     from quickstarted.classify import RunExit
     from quickstarted.cli.execute import ERRORS, BusyError, Execution, results_directory
@@ -225,6 +230,8 @@ def _tell(result: RunResult, request: Request, args: argparse.Namespace) -> int:
 
 async def _interruptible(execution: Execution) -> RunResult:
     """Run it; the first signal ends it in good order, the second at once."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(execution.run())
     asked = False
@@ -266,6 +273,6 @@ _CODES = {"green": "32", "red": "31", "yellow": "33", "dim": "2"}
 
 
 def painter(stream: TextIO) -> Callable[[str, str], str]:
-    """Colours on a terminal that has them, nothing elsewhere (https://no-color.org)."""
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb" or not stream.isatty()
-    return lambda colour, text: text if plain else f"\x1b[{_CODES[colour]}m{text}\x1b[0m"
+    """Colours on a terminal that has them, nothing elsewhere."""
+    colour = term.use_colour(stream)
+    return lambda name, text: f"\x1b[{_CODES[name]}m{text}\x1b[0m" if colour else text
