@@ -27,7 +27,7 @@ from quickstarted.sandbox.client import Wanted
 from quickstarted.sandbox.errors import Outcome, outcome
 from quickstarted.sandbox.placement import Placer
 from quickstarted.task.model import Task
-from quickstarted.toolbox import AttemptToolbox, DocsReader, Shell
+from quickstarted.toolbox import AttemptToolbox, OpenDocs, Shell
 from quickstarted.trace import VERSION, Listener, RecordsError, Trace, append_error, command_fields
 from quickstarted.watcher import Watcher
 
@@ -100,7 +100,7 @@ class Attempt:
 
     plan: Plan
     placer: Placer
-    docs: DocsReader
+    open_docs: OpenDocs
     place: Place
     listeners: Sequence[Listener] = ()
     clock: Callable[[], float] = time.monotonic
@@ -187,7 +187,7 @@ class Attempt:
 
     async def _agent_phase(self, shell: Shell) -> AgentOutcome:
         budgets = self.plan.task.budgets
-        self._tools = AttemptToolbox(shell, self.docs, self._trace, budgets, self.clock)
+        self._tools = AttemptToolbox(shell, self.open_docs, self.plan.task.docs, self._trace, budgets, self.clock)
         try:
             async with asyncio.timeout(budgets.max_seconds + OVERRUN_SECONDS) as guard:
                 return await self.plan.agent.run(self.plan.task, self._tools)

@@ -6,7 +6,6 @@ on the network counts only if it happened during a command that failed.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,26 +14,48 @@ from typing import Protocol
 from quickstarted.agents.base import BudgetExhaustedError, StopReason, Tokens
 from quickstarted.classify import Phase
 from quickstarted.sandbox.base import CommandResult, Sandbox
-from quickstarted.task.model import Budgets
+from quickstarted.task.model import Budgets, Docs
 from quickstarted.trace import Trace, command_fields
 
 # A command is never given less: the runner needs some time to start it.
 MIN_COMMAND_SECONDS = 0.1
+# For one page, with its redirects and the pauses that its host asks for.
+READ_SECONDS = 120.0
+
+
+class DocsText(Protocol):
+    """What the model is told of a page."""
+
+    @property
+    def text(self) -> str: ...
 
 
 class DocsReader(Protocol):
-    """What answers `read_docs`. It records each read, blocked and failed ones too, through `record`."""
+    """What answers `read_docs` in one attempt. It records each read, blocked and failed ones too."""
 
-    async def read(self, url: str, offset: int, record: Callable[..., None]) -> str:
-        """The answer for the model. Never raises for a bad URL."""
+    async def read(self, url: str, offset: int = 0, *, seconds: float) -> DocsText:
+        """The answer within `seconds`. Never raises for a bad URL."""
 
 
+# Opens a reader for an attempt: what may be read, and what writes an event.
+OpenDocs = Callable[[Docs, Callable[..., None]], DocsReader]
+
+
+@dataclass(frozen=True, slots=True)
 class NoDocs:
     """For agents that read nothing."""
 
-    async def read(self, url: str, offset: int, record: Callable[..., None]) -> str:
-        record("docs_read_error", url=url, offset=offset, error="no docs reader is configured")
-        return "Documentation can't be read in this run: no docs reader is configured."
+    docs: Docs
+    record: Callable[..., None]
+
+    async def read(self, url: str, offset: int = 0, *, seconds: float) -> NoDocsText:
+        self.record("docs_read_error", url=url, offset=offset, error="no docs reader is configured")
+        return NoDocsText("Documentation can't be read in this run: no docs reader is configured.")
+
+
+@dataclass(frozen=True, slots=True)
+class NoDocsText:
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +99,8 @@ class AttemptToolbox:
     """Implements `agents.base.Toolbox` for one agent phase, which begins when it is made."""
 
     shell: Shell
-    docs: DocsReader
+    open_docs: OpenDocs
+    docs: Docs
     trace: Trace
     budgets: Budgets
     clock: Callable[[], float] = time.monotonic
@@ -86,10 +108,12 @@ class AttemptToolbox:
     tokens: Tokens = field(default_factory=Tokens)
     pages: list[str] = field(default_factory=list)
     model: str | None = None
-    _deadline: float = 0.0
+    _deadline: float = field(init=False)
+    _reader: DocsReader = field(init=False)
 
     def __post_init__(self) -> None:
         self._deadline = self.clock() + self.budgets.max_seconds
+        self._reader = self.open_docs(self.docs, self.record)
 
     async def bash(self, command: str) -> CommandResult:
         self._require_time("before a command")
@@ -102,13 +126,10 @@ class AttemptToolbox:
     async def read_docs(self, url: str, offset: int = 0) -> str:
         self._require_time("before a page was read")
         self.trace.write("tool_call", turn=self.turns, tool="read_docs", url=url, offset=offset)
-        try:
-            async with asyncio.timeout(self.seconds_left()):
-                answer = await self.docs.read(url, offset, self.record)
-        except TimeoutError:
-            raise self._out_of_time("while a page was read") from None
-        self.trace.write("tool_result", turn=self.turns, tool="read_docs", url=url, chars=len(answer))
-        return answer
+        answer = await self._reader.read(url, offset, seconds=min(self.seconds_left(), READ_SECONDS))
+        self.trace.write("tool_result", turn=self.turns, tool="read_docs", url=url, chars=len(answer.text))
+        self._require_time("while a page was read")
+        return answer.text
 
     def begin_turn(self) -> int:
         self._require_time("before a turn")

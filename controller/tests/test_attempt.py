@@ -80,7 +80,7 @@ class Bench:
         plan = Plan(self.task, 1, self.agent, "run", "python:3.12-slim", registry_hosts=("registry.test",), **self.plan)
         place = Place(self.directory, "demo/attempt-1/trace.jsonl", self.directory / "errors.log")
         extra = {"clock": self.clock} if self.clock else {}
-        return Attempt(plan, self.placer, NoDocs(), place, [self.seen.append], **extra)
+        return Attempt(plan, self.placer, NoDocs, place, [self.seen.append], **extra)
 
     async def run(self) -> AttemptResult:
         try:

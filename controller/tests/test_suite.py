@@ -40,7 +40,7 @@ class Rig:
         try:
             await asyncio.sleep(0)
             place = Place(self.directory, f"{one.task.name}/attempt-{one.attempt}/trace.jsonl", self.directory / "log")
-            return await Attempt(one, self.placer, NoDocs(), place).run()
+            return await Attempt(one, self.placer, NoDocs, place).run()
         finally:
             self.running -= 1
 

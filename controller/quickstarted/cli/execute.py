@@ -32,7 +32,7 @@ from quickstarted.sandbox.names import lower_name
 from quickstarted.sandbox.placement import open_runner
 from quickstarted.suite import Suite
 from quickstarted.task.model import DEFAULT_IMAGE, Task
-from quickstarted.toolbox import DocsReader
+from quickstarted.toolbox import OpenDocs
 from quickstarted.trace import Listener, RecordsError
 
 ERRORS = "errors.log"
@@ -51,7 +51,7 @@ class Request:
 
     tasks: tuple[Task, ...]
     agent: Agent
-    docs: DocsReader
+    open_docs: OpenDocs
     out: Path
     registry_hosts: tuple[str, ...]
     backend: str = "auto"
@@ -135,7 +135,7 @@ class Execution:
         assert self._runner is not None
         request = self.request
         place = Place(request.out, record.trace_path(plan.task.name, plan.attempt), request.out / ERRORS)
-        return await Attempt(plan, self._runner, request.docs, place, [self.listen(request.label(plan))]).run()
+        return await Attempt(plan, self._runner, request.open_docs, place, [self.listen(request.label(plan))]).run()
 
     def _on_result(self, _: AttemptResult) -> None:
         # A run that is killed leaves this: what finished, and that it was not all.

@@ -124,7 +124,7 @@ def _request(args: argparse.Namespace) -> Request:
     return Request(
         tasks=tasks,
         agent=agent,
-        docs=NoDocs(),
+        open_docs=NoDocs,
         out=args.out,
         registry_hosts=registry_hosts(),
         backend=args.backend,

@@ -108,9 +108,9 @@ def _run(one: AttemptResult) -> Iterator[str]:
     yield f"turns: {one.turns}, duration: {one.seconds:.1f}s"
     if one.tokens.total:
         tokens = one.tokens
+        counters = f"input {tokens.input:,}, output {tokens.output:,}, cache write {tokens.cache_write:,}"
         yield (
-            f"model: {one.model or 'unknown'}, tokens: {tokens.total:,} (input {tokens.input:,}, output {tokens.output:,}, "
-            f"cache write {tokens.cache_write:,}, cache read {tokens.cache_read:,})"
+            f"model: {one.model or 'unknown'}, tokens: {tokens.total:,} ({counters}, cache read {tokens.cache_read:,})"
         )
     if one.facts is None:
         return
