@@ -54,6 +54,7 @@ class Plan:
     registry_hosts: tuple[str, ...] = ()
     prompt_hash: str | None = None
     docs_map: dict[str, str] = field(default_factory=dict)
+    probe_affordances: bool = False
 
     @property
     def label(self) -> str:
@@ -175,6 +176,8 @@ class Attempt:
         self._outcome = await self._agent_phase(self._shell)
         if runs_check(self._outcome.stop, self._turns):
             await self._success_check(self._shell)
+        if self.plan.probe_affordances and self._tools:
+            await self._tools.probe_affordances()
 
     async def _setup(self, shell: Shell) -> bool:
         for command in self.plan.task.setup:

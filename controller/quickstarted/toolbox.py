@@ -36,6 +36,9 @@ class DocsReader(Protocol):
     async def read(self, url: str, offset: int = 0, *, seconds: float) -> DocsText:
         """The answer within `seconds`. Never raises for a bad URL."""
 
+    async def probe_affordances(self, *, seconds: float) -> object:
+        """Record what the site offers to machines."""
+
 
 # Opens a reader for an attempt: what may be read, and what writes an event.
 OpenDocs = Callable[[Docs, Callable[..., None]], DocsReader]
@@ -51,6 +54,9 @@ class NoDocs:
     async def read(self, url: str, offset: int = 0, *, seconds: float) -> NoDocsText:
         self.record("docs_read_error", url=url, offset=offset, error="no docs reader is configured")
         return NoDocsText("Documentation can't be read in this run: no docs reader is configured.")
+
+    async def probe_affordances(self, *, seconds: float) -> object:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +137,10 @@ class AttemptToolbox:
         self._require_time("while a page was read")
         return answer.text
 
+    async def probe_affordances(self) -> None:
+        """Record what the documentation's site offers to machines, after the agent has stopped."""
+        await self._reader.probe_affordances(seconds=READ_SECONDS)
+
     def begin_turn(self) -> int:
         self._require_time("before a turn")
         if self.turns >= self.budgets.max_turns:
@@ -149,8 +159,10 @@ class AttemptToolbox:
         return max(self._deadline - self.clock(), 0.0)
 
     def record(self, event: str, **fields: object) -> None:
-        if event == "docs_read" and isinstance(url := fields.get("url"), str) and url not in self.pages:
-            self.pages.append(url)
+        # A page is what it was in the end, whatever led to it.
+        page = fields.get("resolved_to") or fields.get("url")
+        if event == "docs_read" and isinstance(page, str) and page not in self.pages:
+            self.pages.append(page)
         if isinstance(model := fields.get("model"), str) and event == "agent_turn":
             self.model = model
         self.trace.write(event, **fields)

@@ -23,6 +23,7 @@ from quickstarted_api.v1 import sandbox_pb2 as pb
 
 from quickstarted.agents.base import Agent
 from quickstarted.attempt import Attempt, Place, Plan, describe
+from quickstarted.cli.docs import Docs
 from quickstarted.results import record
 from quickstarted.results.model import AttemptResult, RunResult
 from quickstarted.sandbox.base import SandboxError
@@ -51,7 +52,7 @@ class Request:
 
     tasks: tuple[Task, ...]
     agent: Agent
-    open_docs: OpenDocs
+    docs: Docs
     out: Path
     registry_hosts: tuple[str, ...]
     backend: str = "auto"
@@ -80,6 +81,8 @@ class Request:
                 allow_unenforced=self.allow_unenforced,
                 registry_hosts=self.registry_hosts,
                 prompt_hash=self.prompt_hash,
+                docs_map=self.docs.docs_map,
+                probe_affordances=self.docs.probe,
             )
             for task in self.tasks
             for number in range(1, self.repeat + 1)
@@ -100,6 +103,7 @@ class Execution:
     _started: datetime = field(init=False, default_factory=lambda: datetime.now(UTC))
     _suite: Suite = field(init=False)
     _runner: Runner | None = field(init=False, default=None)
+    _open_docs: OpenDocs | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.run_id = f"{self._started:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
@@ -114,9 +118,12 @@ class Execution:
         interrupted = False
         out = self.request.out
         try:
-            async with open_runner(self.request.address, run_id=self.run_id, log=out / DAEMON_LOG) as runner:
+            async with (
+                open_runner(self.request.address, run_id=self.run_id, log=out / DAEMON_LOG) as runner,
+                self.request.docs.open() as open_docs,
+            ):
                 require_backend(runner.info, self.request.backend_kind, runner.link.runner)
-                self._runner = runner
+                self._runner, self._open_docs = runner, open_docs
                 self._begin_records()
                 await self._suite.run()
         except asyncio.CancelledError:
@@ -133,9 +140,10 @@ class Execution:
 
     async def _attempt(self, plan: Plan) -> AttemptResult:
         assert self._runner is not None
+        assert self._open_docs is not None
         request = self.request
         place = Place(request.out, record.trace_path(plan.task.name, plan.attempt), request.out / ERRORS)
-        return await Attempt(plan, self._runner, request.open_docs, place, [self.listen(request.label(plan))]).run()
+        return await Attempt(plan, self._runner, self._open_docs, place, [self.listen(request.label(plan))]).run()
 
     def _on_result(self, _: AttemptResult) -> None:
         # A run that is killed leaves this: what finished, and that it was not all.

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from quickstarted.cli import term
+from quickstarted.cli import docs, term
 
 if TYPE_CHECKING:
     from quickstarted.agents.base import Agent
@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     agent.add_argument("--model", metavar="NAME", help="the model; each agent has a default")
     agent.add_argument("--base-url", metavar="URL", help="where the model's API is, when it is not at its vendor")
+    docs.add_arguments(parser)
     place = parser.add_argument_group("the sandbox")
     place.add_argument("--backend", choices=BACKENDS, default="auto", help="what makes the sandboxes (default: auto)")
     place.add_argument("--image", metavar="IMAGE", help="the image of tasks that name none (docker only)")
@@ -110,7 +111,6 @@ def run(args: argparse.Namespace) -> int:
 def _request(args: argparse.Namespace) -> Request:
     from quickstarted.cli.execute import Request
     from quickstarted.task.defaults import registry_hosts
-    from quickstarted.toolbox import NoDocs
 
     if args.backend == "local" and not args.allow_unenforced:
         raise UsageError(
@@ -124,7 +124,7 @@ def _request(args: argparse.Namespace) -> Request:
     return Request(
         tasks=tasks,
         agent=agent,
-        open_docs=NoDocs,
+        docs=_docs(args),
         out=args.out,
         registry_hosts=registry_hosts(),
         backend=args.backend,
@@ -166,6 +166,13 @@ def _agent(args: argparse.Namespace) -> tuple[Agent, str | None]:
     except registry.AgentUnavailableError as error:
         raise UsageError(str(error)) from None
     return agent, None if args.agent == "replay" else prompt_hash()
+
+
+def _docs(args: argparse.Namespace) -> docs.Docs:
+    try:
+        return docs.docs_of(args)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _address(text: str | None) -> Address | None:
