@@ -55,20 +55,29 @@ class Entry:
 
 
 def entries(source: BinaryIO, caps: Caps) -> Iterator[tuple[Entry, IO[bytes] | None]]:
-    """The entries of a tar stream, each with its contents. Raises BackendError (SPEC_INVALID) at the first bad one."""
+    """The entries of a tar stream, each with its contents. Raises BackendError (SPEC_INVALID) at the first bad one.
+
+    The contents are read by the caller, inside `_readable`.
+    """
     count = total = 0
+    with _readable(), tarfile.open(fileobj=source, mode="r|", errors="surrogateescape", encoding="utf-8") as tar:
+        for info in tar:
+            count += 1
+            if count > caps.entries:
+                raise _invalid(f"the archive has more than {caps.entries} entries")
+            entry = _entry(info)
+            total += entry.size
+            if total > caps.bytes:
+                raise _invalid(f"the archive has more than {caps.bytes} bytes of contents")
+            yield entry, None if entry.is_directory else tar.extractfile(info)
+            _forget(tar)
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    """What tarfile raises for bad archives, as one refusal."""
     try:
-        with tarfile.open(fileobj=source, mode="r|", errors="surrogateescape", encoding="utf-8") as tar:
-            for info in tar:
-                count += 1
-                if count > caps.entries:
-                    raise _invalid(f"the archive has more than {caps.entries} entries")
-                entry = _entry(info)
-                total += entry.size
-                if total > caps.bytes:
-                    raise _invalid(f"the archive has more than {caps.bytes} bytes of contents")
-                yield entry, None if entry.is_directory else tar.extractfile(info)
-                _forget(tar)
+        yield
     except (tarfile.TarError, ValueError, EOFError, RecursionError) as error:
         raise _invalid(f"it is no tar stream that can be read: {error}") from None
 
@@ -119,7 +128,7 @@ def unpack(source: BinaryIO, root: int, path: bytes, caps: Caps | None = None) -
 def _stage(source: BinaryIO, target: int, staging: bytes, caps: Caps) -> tuple[list[Entry], int]:
     found: list[Entry] = []
     size = 0
-    with directory(target, (staging,)) as stage:
+    with _readable(), directory(target, (staging,)) as stage:
         for entry, contents in entries(source, caps):
             if contents is not None:
                 size += _write(stage, b"%d" % len(found), entry, contents)
@@ -150,6 +159,8 @@ def _check_places(target: int, found: list[Entry]) -> None:
     for path, is_directory in kinds.items():
         there = _kind(target, path)
         if there is not None and there != is_directory:
+            if _is_link(target, path):
+                raise _invalid(f"{printable(b'/'.join(path))} is a link, and links are not followed")
             raise _invalid(f"{printable(b'/'.join(path))} exists and is {'a directory' if there else 'no directory'}")
 
 
@@ -164,6 +175,11 @@ def _kind(target: int, path: tuple[bytes, ...]) -> bool | None:
         if error.reason == "PATH_NOT_FOUND":
             return None
         raise
+
+
+def _is_link(target: int, path: tuple[bytes, ...]) -> bool:
+    with directory(target, path[:-1]) as parent:
+        return stat.S_ISLNK(os.stat(path[-1], dir_fd=parent, follow_symlinks=False).st_mode)
 
 
 def _place(target: int, staging: bytes, index: int, entry: Entry) -> None:
@@ -328,10 +344,11 @@ def cleaned(source: BinaryIO, caps: Caps | None = None) -> tuple[BinaryIO, int, 
     try:
         writer = _Writer(caps, [])
         size = count = 0
-        for entry, contents in entries(source, caps):
-            if entry.path:
-                made.writelines(writer.copy(entry, contents))
-            size, count = size + entry.size, count + 1
+        with _readable():
+            for entry, contents in entries(source, caps):
+                if entry.path:
+                    made.writelines(writer.copy(entry, contents))
+                size, count = size + entry.size, count + 1
         made.writelines(writer.end())
         made.seek(0)
     except BaseException:

@@ -79,29 +79,21 @@ async def _registry(config: Config, instance: Instance) -> AsyncIterator[Registr
 
 
 def _backends(config: Config, instance: Instance) -> dict[BackendKind, Backend]:
-    # Imported here: a macOS host has no bubblewrap, a Linux host no seatbelt.
+    # Imported here: each platform has backends that the other can't import, and docker's SDK takes its time.
     from sandboxd.backends.docker.backend import DockerBackend
     from sandboxd.backends.local import LocalBackend
 
-    made: dict[BackendKind, Backend] = {
-        BackendKind.DOCKER: DockerBackend(
-            node_id=instance.node_id,
-            instance_id=instance.instance_id,
-            state=instance.state,
-            plant=config.plant,
-            helper_image=config.helper_image,
-        )
-    }
+    own: Backend
     if sys.platform == "darwin":
         from sandboxd.backends.seatbelt import SeatbeltBackend
 
-        made[BackendKind.SEATBELT] = SeatbeltBackend(state=instance.state, instance_id=instance.instance_id)
+        own = SeatbeltBackend(instance)
     else:
         from sandboxd.backends.bubblewrap import BubblewrapBackend
 
-        made[BackendKind.BUBBLEWRAP] = BubblewrapBackend(state=instance.state, instance_id=instance.instance_id)
-    made[BackendKind.LOCAL] = LocalBackend(state=instance.state, instance_id=instance.instance_id)
-    return made
+        own = BubblewrapBackend(instance)
+    docker = DockerBackend(instance, plant=config.plant, helper_image=config.helper_image)
+    return {backend.kind: backend for backend in (docker, own, LocalBackend(instance))}
 
 
 def _ways(config: Config) -> Callable[[pb.NetworkPolicy, Planted, Callable[[pb.EgressDecision], None]], Way]:
