@@ -13,7 +13,7 @@ import pytest
 from quickstarted.sandbox import calls, remote
 from quickstarted.sandbox.base import CommandResult, SandboxError
 from quickstarted.sandbox.client import Runner, Wanted
-from quickstarted.sandbox.connect import Address, from_path
+from quickstarted.sandbox.connect import from_path
 from quickstarted.sandbox.remote import RemoteSandbox
 from quickstarted_api.v1 import sandbox_pb2 as pb
 
@@ -381,7 +381,13 @@ async def test_versions_that_do_not_meet_are_one_line_with_both(daemon: FakeDaem
 
 async def test_nobody_at_the_address_is_an_error_in_time(socket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "TRIES_SECONDS", 0.1)
-    address: Address = from_path(socket)
+    socket.touch()  # noqa: ASYNC240 - in a test
     with pytest.raises(SandboxError, match="does not answer") as caught:
-        await Runner.open(address, run_id="run")
+        await Runner.open(from_path(socket), run_id="run")
     assert caught.value.reason == "SANDBOX_LOST"
+
+
+async def test_no_socket_at_the_address_is_an_error_at_once(socket: Path) -> None:
+    with pytest.raises(SandboxError, match="there is no socket") as caught:
+        await Runner.open(from_path(socket), run_id="run")
+    assert caught.value.reason == "BACKEND_DOWN"

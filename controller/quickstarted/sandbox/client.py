@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import time
 from collections.abc import Callable
@@ -63,6 +64,10 @@ class Runner:
     ) -> Runner:
         """Connect, and check that both sides speak a common version. Raises SandboxError."""
         link = Link(name or address.text)
+        if not await asyncio.to_thread(os.path.exists, address.socket):
+            raise SandboxError(
+                "BACKEND_DOWN", f"there is no socket {address.socket}", {"remedy": "start sandboxd there"}
+            )
         channel = open_channel(address)
         stubs = Stubs.over(channel)
         try:

@@ -84,7 +84,7 @@ def read(error: aio.AioRpcError, runner: str) -> CallError:
         )
     match error.code():
         case grpc.StatusCode.UNAVAILABLE:
-            message = f"the runner {runner} does not answer: {said}"
+            message = f"the runner {runner} does not answer"
             return CallError("SANDBOX_LOST", message, {"cause": "unreachable"}, transient=True)
         case grpc.StatusCode.DEADLINE_EXCEEDED | grpc.StatusCode.CANCELLED:
             message = f"the runner {runner} did not answer in time"

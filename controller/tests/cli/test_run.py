@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import re
@@ -13,14 +12,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.desk import QUICKSTARTED, Desk, until
+
 FAKE = Path(__file__).parents[3] / "tests" / "support" / "fake_sandboxd_main.py"
-QUICKSTARTED = [sys.executable, "-c", "import sys; from quickstarted.cli.main import main; sys.exit(main())"]
 
 
 @pytest.fixture(scope="module")
@@ -38,71 +36,9 @@ def address() -> Iterator[str]:
         daemon.communicate()
 
 
-@dataclass
-class Desk:
-    """A directory with tasks, where somebody types commands."""
-
-    directory: Path
-    address: str
-
-    def task(self, name: str, *, replay: list[str] | None = None, check: str = "true", **more: Any) -> str:
-        task = {
-            "name": name,
-            "goal": "make it work",
-            "docs": {"entrypoint": "https://docs.test/start"},
-            "success": {"script": check},
-            **({"replay": replay} if replay is not None else {}),
-            **more,
-        }
-        (self.directory / f"{name}.yaml").write_text(json.dumps(task))
-        return f"{name}.yaml"
-
-    def environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-        return {**kept, "SANDBOXD": self.address, "TERM": "xterm"}
-
-    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*QUICKSTARTED, "run", *arguments],
-            cwd=self.directory,
-            env=self.environment() | environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*QUICKSTARTED, "run", *arguments],
-            cwd=self.directory,
-            env=self.environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def results(self, out: str = "results") -> dict[str, Any]:
-        data: dict[str, Any] = json.loads((self.directory / out / "results.json").read_text())
-        return data
-
-    def trace(self, task: str, attempt: int = 1) -> list[dict[str, Any]]:
-        text = (self.directory / "results" / task / f"attempt-{attempt}" / "trace.jsonl").read_text()
-        return [json.loads(line) for line in text.splitlines()]
-
-
 @pytest.fixture
 def desk(tmp_path: Path, address: str) -> Desk:
-    return Desk(tmp_path, address)
-
-
-def until(process: subprocess.Popen[str], line: str) -> None:
-    assert process.stderr
-    for found in process.stderr:
-        if line in found:
-            return
-    pytest.fail(f"ended without {line!r}")
+    return Desk(tmp_path, {"SANDBOXD": address})
 
 
 def test_a_pass(desk: Desk) -> None:
@@ -247,10 +183,10 @@ def test_no_tasks_is_3(desk: Desk) -> None:
     assert "nowhere/*.yaml" in done.stderr
 
 
-def test_a_runner_that_does_not_answer_is_2_and_one_message(desk: Desk) -> None:
+def test_a_runner_that_is_not_there_is_2_and_one_message(desk: Desk) -> None:
     done = desk.run(desk.task("demo", replay=["true"]), "--sandboxd", f"unix:{desk.directory}/no.sock")
     assert done.returncode == 2
-    assert "does not answer" in done.stderr
+    assert "there is no socket" in done.stderr
     assert "Traceback" not in done.stderr
 
 
