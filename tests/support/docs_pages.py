@@ -275,7 +275,8 @@ def material_tabs(panels: Labelled) -> str:
     strip = "".join(f'<label for="__tabbed_1_{i}">{label}</label>' for i, (label, _) in enumerate(panels, 1))
     shown = "".join(f'<div class="tabbed-block">{html}</div>' for _, html in panels)
     return (
-        f'<div class="tabbed-set tabbed-alternate" data-tabs="1:{len(panels)}">{inputs}<div class="tabbed-labels">{strip}'
+        f'<div class="tabbed-set tabbed-alternate" data-tabs="1:{len(panels)}">{inputs}'
+        f'<div class="tabbed-labels">{strip}'
         f'</div><div class="tabbed-content">{shown}</div></div>'
     )
 
@@ -315,7 +316,8 @@ def hugo(sample: Sample, number: int) -> str:
 
 def bootstrap_tabs(panels: Labelled) -> str:
     strip = "".join(
-        f'<li class="nav-item"><button class="nav-link" id="tabs-{i}-tab" data-bs-toggle="tab" data-bs-target="#tabs-{i}" '
+        f'<li class="nav-item"><button class="nav-link" id="tabs-{i}-tab" data-bs-toggle="tab" '
+        f'data-bs-target="#tabs-{i}" '
         f'role="tab" aria-controls="tabs-{i}" aria-selected="{str(not i).lower()}">{label}</button></li>'
         for i, (label, _) in enumerate(panels)
     )
@@ -333,8 +335,8 @@ def sphinx(sample: Sample, number: int) -> str:
         gutter = "\n".join(f'<span class="normal">{n}</span>' for n, _ in enumerate(lines_of(sample), 1))
         return (
             f'{wrapper}<table class="highlighttable"><tr><td class="linenos"><div class="linenodiv"><pre>{gutter}</pre>'
-            f'</div></td><td class="code"><div class="highlight"><pre><span></span>{joined(sample)}</pre></div></td></tr>'
-            "</table></div>"
+            f'</div></td><td class="code"><div class="highlight"><pre><span></span>{joined(sample)}</pre>'
+            "</div></td></tr></table></div>"
         )
     number_of = '<span class="linenos">{:>2}</span>' if number % 3 == 1 else ""
     lines = "".join(f"{number_of.format(i)}{spans(text)}\n" for i, text in enumerate(lines_of(sample), 1))
@@ -344,7 +346,8 @@ def sphinx(sample: Sample, number: int) -> str:
     )
     return (
         f'<div class="literal-block-wrapper docutils container">{caption}{wrapper}<div class="highlight"><pre><span>'
-        f'</span>{lines}</pre><button class="copybtn o-tooltip--left" data-tooltip="Copy">{NOISE[2]}</button></div></div></div>'
+        f'</span>{lines}</pre><button class="copybtn o-tooltip--left" data-tooltip="Copy">{NOISE[2]}</button>'
+        "</div></div></div>"
     )
 
 
@@ -352,7 +355,8 @@ def sphinx_inline_tabs(panels: Labelled) -> str:
     return '<div class="tab-set docutils">{}</div>'.format(
         "".join(
             f'<input class="tab-input" id="tab-set--0-input--{i}" name="tab-set--0" type="radio"><label '
-            f'class="tab-label" for="tab-set--0-input--{i}">{label}</label><div class="tab-content docutils">{html}</div>'
+            f'class="tab-label" for="tab-set--0-input--{i}">{label}</label>'
+            f'<div class="tab-content docutils">{html}</div>'
             for i, (label, html) in enumerate(panels)
         )
     )

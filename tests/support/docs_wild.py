@@ -14,7 +14,8 @@ def shiki(separator: str, style: str = "") -> p.Block:
     def draw(sample: Sample, number: int) -> str:
         lines = separator.join(f'<span class="line"{style}>{spans(text)}</span>' for text in lines_of(sample))
         return (
-            f'<pre class="shiki nord" style="background-color:#2e3440ff" tabindex="0" data-language="{sample.language}">'
+            f'<pre class="shiki nord" style="background-color:#2e3440ff" tabindex="0" '
+            f'data-language="{sample.language}">'
             f"<code>{lines}</code></pre>"
         )
 
@@ -26,8 +27,8 @@ def prism(sample: Sample, number: int) -> str:
     return (
         f'<div class="code-toolbar"><pre class="line-numbers language-{sample.language}" tabindex="0">'
         f'<code class="language-{sample.language}">{joined(sample)}<span aria-hidden="true" class="line-numbers-rows">'
-        f'{rows}</span></code></pre><div class="toolbar"><div class="toolbar-item"><button>{NOISE[2]}</button></div></div>'
-        "</div>"
+        f'{rows}</span></code></pre><div class="toolbar"><div class="toolbar-item"><button>{NOISE[2]}</button></div>'
+        "</div></div>"
     )
 
 
@@ -73,7 +74,8 @@ def react(sample: Sample, number: int) -> str:
     if number % 3 == 0:
         gutter = "".join(f"<span>{n}\n</span>" for n, _ in enumerate(lines_of(sample), 1))
         head = f'<code style="float:left;padding-right:10px">{gutter}</code>'
-        return f'<pre style="{style}">{head}<code class="language-{lang}" style="white-space:pre">{joined(sample)}</code></pre>'
+        code = f'<code class="language-{lang}" style="white-space:pre">{joined(sample)}</code>'
+        return f'<pre style="{style}">{head}{code}</pre>'
     if number % 3 == 1:
         lines = "".join(
             f'<span style="display:block"><span class="linenumber react-syntax-highlighter-line-number" '
@@ -112,18 +114,20 @@ def github_heading(anchor: str, text: str) -> str:
     level = 1 if anchor == "start" else 2
     return (
         f'<div class="markdown-heading" dir="auto"><h{level} class="heading-element">{text}</h{level}><a '
-        f'id="user-content-{anchor}" class="anchor" aria-label="Permalink: {text}" href="#{anchor}"><svg></svg></a></div>'
+        f'id="user-content-{anchor}" class="anchor" aria-label="Permalink: {text}" href="#{anchor}"><svg></svg></a>'
+        "</div>"
     )
 
 
 def assorted(sample: Sample, number: int) -> str:
-    """Rouge's table, Asciidoctor, SyntaxHighlighter, Doxygen, pandoc, mdBook, Gatsby, highlight.js with a numbers plugin."""
+    """Rouge's table, Asciidoctor, SyntaxHighlighter, Doxygen, pandoc, mdBook, Gatsby, numbers by a plugin."""
     lang, lines = sample.language, lines_of(sample)
     which = number % 8
     if which == 0:
         gutter = "\n".join(str(n) for n, _ in enumerate(lines, 1))
         return (
-            f'<div class="language-{lang} highlighter-rouge"><div class="highlight"><pre class="highlight"><code><table '
+            f'<div class="language-{lang} highlighter-rouge"><div class="highlight"><pre class="highlight">'
+            f"<code><table "
             f'class="rouge-table"><tbody><tr><td class="gutter gl"><pre class="lineno">{gutter}\n</pre></td><td '
             f'class="code"><pre>{joined(sample)}</pre></td></tr></tbody></table></code></pre></div></div>'
         )
@@ -153,7 +157,7 @@ def assorted(sample: Sample, number: int) -> str:
         return f'<div class="fragment" data-lang="{lang}">{body}</div><!-- fragment -->'
     if which == 4:
         body = "\n".join(
-            f'<span id="cb{number}-{n}"><a href="#cb{number}-{n}" aria-hidden="true" tabindex="-1"></a>{spans(t)}</span>'
+            f'<span id="cb{number}-{n}"><a href="#cb{number}-{n}" aria-hidden="true"></a>{spans(t)}</span>'
             for n, t in enumerate(lines, 1)
         )
         return (
@@ -162,7 +166,7 @@ def assorted(sample: Sample, number: int) -> str:
         )
     if which == 5:
         return (
-            '<pre><pre class="playground"><div class="buttons"><button class="fa fa-copy clip-button">Copy</button></div>'
+            '<pre><pre class="playground"><div class="buttons"><button class="fa fa-copy">Copy</button></div>'
             f'<code class="language-{lang} hljs">{joined(sample)}</code></pre></pre>'
         )
     if which == 6:
@@ -176,7 +180,8 @@ def assorted(sample: Sample, number: int) -> str:
         f'<td class="hljs-ln-line hljs-ln-code" data-line-number="{n}">{spans(t)}</td></tr>'
         for n, t in enumerate(lines, 1)
     )
-    return f'<pre><code class="hljs {lang} language-{lang}"><table class="hljs-ln"><tbody>{body}</tbody></table></code></pre>'
+    table = f'<table class="hljs-ln"><tbody>{body}</tbody></table>'
+    return f'<pre><code class="hljs {lang} language-{lang}">{table}</code></pre>'
 
 
 def _wild(name: str, block: p.Block) -> Kind:
@@ -227,9 +232,7 @@ KINDS: tuple[Kind, ...] = (
         p.starlight_tabs,
         p.starlight_aside,
         p.starlight_heading,
-        p.framed(
-            '<main data-pagefind-body><div class="content-panel"><div class="sl-markdown-content">CONTENT</div></div></main>'
-        ),
+        p.framed('<main><div class="content-panel"><div class="sl-markdown-content">CONTENT</div></div></main>'),
     ),
     Kind(
         "material-inline",

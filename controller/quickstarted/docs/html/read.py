@@ -107,9 +107,10 @@ class Reader:
         return self._reading
 
     def _text(self, text: str) -> None:
-        target = self._frames[-1].element.children
+        element = self._frames[-1].element
+        target = element.children
         if text.isspace():
-            if target and target[-1] is not BREAK:
+            if (target and target[-1] is not BREAK) or (not target and element.tag in INLINE):
                 target.append(" ")
             return
         self._reading.text += len(text)

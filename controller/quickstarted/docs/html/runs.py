@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from urllib.parse import urljoin, urlsplit
 
@@ -9,6 +10,8 @@ from quickstarted.docs.html.inline import BREAK_LINE, PLAIN, Run, Style, code_sp
 from quickstarted.docs.html.names import words
 from quickstarted.docs.html.tree import BLOCKS, Anchor, Break, Code, Element, Node
 
+# What an address needs more than a prefix for: dot segments, backslashes, white space, IPv6, which may be malformed.
+_UNUSUAL = re.compile(r"/\.|[\\\[\t\r\n]")
 _LINKABLE = words("http https mailto ftp ftps tel")
 
 
@@ -30,7 +33,7 @@ class Links:
             return ""
         if href[0] == "#":
             return f"{self._page}{href}"
-        if "/." not in href and "\\" not in href and "\n" not in href:
+        if not _UNUSUAL.search(href):
             if href.startswith(("https://", "http://")):
                 return href
             if href[0] == "/" and href[1:2] != "/":
@@ -81,24 +84,27 @@ def quick_line(nodes: list[Node], links: Links) -> str | None:
     """What `render(collect(…))` gives for the usual line, text with a few plain links and code spans between, in a
     fraction of its time; None for any other line."""
     parts: list[str] = []
+    text = ""  # that no element has interrupted
     space, styled_before, linked = True, False, 0
     for node in nodes:
         if isinstance(node, str):
-            text = collapse(node)
+            piece = collapse(node)
             if space:
-                text = text.lstrip(" ")
-            if text:
-                space, styled_before = text[-1] == " ", False
-                parts.append(escape(text))
+                piece = piece.lstrip(" ")
+            if piece:
+                space, styled_before = piece[-1] == " ", False
+                text += piece
             continue
         if styled_before or not isinstance(node, Element):
             return None
-        text = _quick_inline(node, links)
-        if not text:
+        styled = _quick_inline(node, links)
+        if not styled:
             return None
-        linked += text[-1] == ")"
+        linked += styled[-1] == ")"
         space, styled_before = False, True
-        parts.append(text)
+        parts += (escape(text), styled)
+        text = ""
+    parts.append(escape(text))
     links.count += linked
     return "".join(parts).rstrip(" ")
 

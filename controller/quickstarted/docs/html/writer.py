@@ -231,13 +231,13 @@ class Writer:
         self._written.headings.append(Heading(level, plain_text(element, 200), offset))
 
     def _table(self, element: Element, top: _Open) -> None:
-        for child in element.children:
-            if isinstance(child, Element) and child.tag == "caption":
-                self._line(child, top.style)
         grid = table.grid_of(element)
         if not grid.rows:
             self._stack.append(_Open(iter(element.children), top.style, Element("div")))
             return
+        for child in element.children:
+            if isinstance(child, Element) and child.tag == "caption":
+                self._line(child, top.style)
         if table.is_simple(grid):
             lines = table.as_markdown(grid, self._links, self._waiting)
             if max(len(row) for row in grid.rows) > 1 or grid.header:
