@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import calls, cold, docker_backend, validate
+from bench import calls, cold, docker_backend, proxied, validate
 from bench.measure import Bar
 
 BARS = [
@@ -13,4 +13,12 @@ BARS = [
     Bar("docker-true", "`true` in a docker sandbox, over the SDK's exec_run", 1.15, docker_backend.command, 31),
     Bar("unary", "a call through sandboxd, over a bare gRPC echo", 1.5, calls.unary),
     Bar("output", "1 GB of output to the controller, over a bare stream", 0.5, calls.output, 5, rate=True),
+    Bar(
+        "download",
+        "1 GB over TLS through the proxy, over the same download direct",
+        0.6,
+        proxied.download,
+        7,
+        rate=True,
+    ),
 ]
