@@ -12,3 +12,6 @@ from pathlib import Path
 ROOT = str(Path(__file__).parent)
 if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
+
+# A directory has the name of this package: without it in place first, pytest takes that for the package of its tests.
+import sandboxd  # noqa: E402, F401

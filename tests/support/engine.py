@@ -113,8 +113,9 @@ def _spawn(home: Path, run: Path, host: str, lock: int, *, dies_with_us: bool) -
         f"--exec-root={run}/exec",
         f"--pidfile={run}/pid",
         f"--host={host}",
-        # Sandboxes need no bridge, so neither the machine's addresses nor its packet filter are touched.
-        "--bridge=none",
+        # Sandboxes need no bridge, so the machine's addresses and its packet filter are left alone. Told to have no
+        # bridge, the engine would remove another engine's.
+        *([] if Path("/sys/class/net/docker0").exists() else ["--bridge=none"]),
         "--iptables=false",
     ]
     with (home / "log").open("wb") as log:

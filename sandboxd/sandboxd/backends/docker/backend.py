@@ -8,6 +8,7 @@ import hashlib
 import platform
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import docker.errors
@@ -50,17 +51,19 @@ class DockerBackend:
 
     def __init__(
         self,
-        instance: Instance,
         *,
+        node_id: str,
+        instance_id: str,
+        state: Path,
         host: str | None = None,
         plant: str = "auto",
         helper_image: str = "",
         pull_seconds: float = 900.0,
     ) -> None:
-        self._instance = instance
-        state = hashlib.sha256(bytes(instance.state.resolve())).hexdigest()[:16]
-        self._owner = spec.Owner(instance.node_id, instance.instance_id, state)
-        self._home = instance.directory.resolve() / DIRECTORY
+        self._instance = Instance(node_id, instance_id, state.resolve())
+        place = hashlib.sha256(bytes(self._instance.state)).hexdigest()[:16]
+        self._owner = spec.Owner(node_id, instance_id, place)
+        self._home = self._instance.directory / DIRECTORY
         self._client = EngineClient(host)
         self._images = Images(self._client, pull_seconds)
         self._forced = None if plant == "auto" else Reach(plant)

@@ -39,4 +39,5 @@ hold='
         [ "$?" -gt 128 ] || break
     done
     trap - EXIT'
+unset PWD OLDPWD
 exec /bin/sh -c "$hold" init "$hold"

@@ -38,6 +38,7 @@ from sandboxd.backends.docker.cgroup import (
 )
 from sandboxd.backends.docker.client import EngineClient, EngineDownError, Lane
 from sandboxd.backends.docker.command import Command, CommandSpec, OutputPipe
+from sandboxd.backends.docker.files import EngineFiles, HostFiles
 from sandboxd.backends.docker.making import Made
 from sandboxd.backends.docker.removing import remove_container
 from sandboxd.backends.docker.watch import Watch
@@ -69,10 +70,17 @@ class DockerSandbox:
         self.timings = made.timings
         self._client = client
         self._box = made
+        self.container_id = made.id
+        self.pid = made.pid
         self._reach = reach
         self._planter = planter
-        self._groups = container_groups(made.pid, made.id) if reach is not Reach.REMOTE else {}
-        self._commands = CommandGroups.of(self._groups) if reach is Reach.HOST else None
+        self.groups = container_groups(made.pid, made.id) if reach is not Reach.REMOTE else {}
+        self._commands = CommandGroups.of(self.groups) if reach is Reach.HOST else None
+        self._files = (
+            HostFiles(made.pid, self._is_ours)
+            if reach is Reach.HOST and HostFiles.possible(made.pid)
+            else EngineFiles(client, made.id, self.inside)
+        )
         self._place: Place | None = None
         self._running: dict[str, DockerRunning] = {}
         self._left: list[CommandGroup] = []
@@ -95,6 +103,11 @@ class DockerSandbox:
                 remedy="run sandboxd as root on the engine's own host, or name another way to plant",
             ) from error
         return self._place.planted
+
+    async def unplant(self) -> None:
+        """Release what serves the planting; with a relay, that closes the only way out."""
+        if self._place is not None:
+            await self._place.close()
 
     async def self_test(self) -> None:
         """Refuse a sandbox that is not closed: its network from inside, and the filter on its system calls."""
@@ -166,6 +179,10 @@ class DockerSandbox:
             self._running[request.exec_id] = running
         return running
 
+    def use_groups(self, commands: CommandGroups) -> None:
+        """Place commands in these groups from now on; for hosts that have both hierarchies."""
+        self._commands = commands
+
     async def ended_command(self, exec_id: str, command: Command) -> int:
         """Take a command off the list; how often memory ran out so far."""
         self._running.pop(exec_id, None)
@@ -209,8 +226,8 @@ class DockerSandbox:
             yield hit
 
     async def _count(self) -> Counters:
-        if self._groups:
-            return counters(self._groups)
+        if self.groups:
+            return counters(self.groups)
         return Counters(0, 0)
 
     async def _disk(self, enough: int) -> int:
@@ -228,12 +245,24 @@ class DockerSandbox:
         if used > enough:
             return used
         with contextlib.suppress(OSError):
-            used += disk.removed_bytes(self._pids(), upper.stat().st_dev)
+            # The layer's files have the device of the container's root, not that of the layer.
+            root = Path(f"/proc/{self._box.pid}/root").stat().st_dev
+            used += disk.removed_bytes(self._pids(), root)
         return used
 
     def _pids(self) -> list[int]:
         groups = [running.group for running in self._running.values()]
         return [pid for group in (*groups, *self._left) if group is not None for pid in group.pids()]
+
+    # Files.
+
+    async def upload(self, path: bytes, archive: AsyncIterator[bytes]) -> tuple[int, int]:
+        """Unpack a tar stream beneath the workspace; (bytes, entries)."""
+        return await self._files.upload(path, archive)
+
+    def download(self, path: bytes, left_out: list[str]) -> AsyncIterator[bytes]:
+        """Pack what is beneath a path of the workspace."""
+        return self._files.download(path, left_out)
 
     # The end.
 
@@ -257,8 +286,7 @@ class DockerSandbox:
         await asyncio.shield(self._destroyed)
 
     async def _remove(self) -> None:
-        if self._place is not None:
-            await self._place.close()
+        await self.unplant()
         await self._watch.stop()
         await remove_container(self._client, self._box.id)
         for running in list(self._running.values()):

@@ -44,7 +44,8 @@ fi
 read -r __sandboxd </proc/$$/stat || exit 125
 printf 'pid=%s\n' "$__sandboxd" >&2
 read -r __sandboxd || exit 125
-unset __sandboxd OLDPWD
+# The engine and the shell put these in; a command's environment is what it was given.
+unset __sandboxd PWD OLDPWD
 if [ "$3" = input ]; then
     shift 3
     exec "$@" >&3 2>&1 3>&-

@@ -1,0 +1,204 @@
+"""Commands: their output, their ends, and what of them goes on or not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from sandboxd.backends.base import Exited, LimitHit
+from sandboxd.backends.docker.cgroup import CommandGroups
+from sandboxd.instances import Instance
+
+from tests.support.engine import Engine
+from tests.support.images import SH_ONLY_IMAGE
+
+from .conftest import Box, Make, Sink, backend_of
+
+# Starts what leaves its parent, its session and its group, and says when all of it runs.
+ESCAPES = """
+(setsid sleep 1001 &)
+setsid sh -c 'sleep 1002 & (setsid sleep 1003 &) ; sleep 1004' &
+nohup sleep 1005 >/dev/null 2>&1 &
+sleep 0.2
+echo started
+sleep 1006
+"""
+SLEEPERS = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done 2>/dev/null | grep -c '^sleep 1' || true"
+
+
+async def until(found: Callable[[], Awaitable[bool]]) -> None:
+    """Ask again and again until it is so; fails when it never is."""
+    async with asyncio.timeout(30):
+        while not await found():  # noqa: ASYNC110 what is asked is in a sandbox and has no event
+            await asyncio.sleep(0.02)
+
+
+async def printed(sink: Sink, word: bytes) -> None:
+    """Wait until a command has printed a word."""
+
+    async def found() -> bool:
+        return word in sink.data
+
+    await until(found)
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        (["nothing-of-that-name"], 127, "no such program"),
+        (["/nowhere/tool"], 127, "no such program"),
+        ([""], 127, "no such program"),
+        (["/usr"], 126, "not a program"),
+        (["/etc/passwd"], 126, "not a program"),
+    ],
+)
+async def test_what_can_not_be_started_is_an_exit_with_its_reason(
+    box: Box, argv: list[str], code: int, words: str
+) -> None:
+    exited, said = await box.run(*argv)
+    assert (exited.code, said) == (code, "")
+    assert words in exited.start_error
+
+
+async def test_a_commands_own_127_is_no_start_error(box: Box) -> None:
+    assert (await box.sh("exit 127"))[0] == Exited(127)
+
+
+async def test_a_signal_is_told_from_a_code(box: Box) -> None:
+    assert (await box.sh("kill -TERM $$"))[0] == Exited(143, signal=15)
+
+
+async def test_both_streams_come_in_the_order_in_which_they_were_written(box: Box) -> None:
+    _, said = await box.sh("for i in 1 2 3 4 5 6 7 8 9; do echo out$i; echo err$i >&2; done")
+    assert said.split() == [f"{stream}{i}" for i in range(1, 10) for stream in ("out", "err")]
+
+
+async def test_input_is_given_and_ends(box: Box) -> None:
+    assert (await box.run("wc", "-c", stdin=b"x" * 65536))[1].strip() == "65536"
+    assert await box.run("cat") == (Exited(0), "")
+
+
+async def test_what_a_command_leaves_running_can_go_on_printing(box: Box) -> None:
+    await box.sh("(i=0; while :; do i=$((i+1)); echo line $i || exit; echo $i >/tmp/n; sleep 0.02; done) & exit 0")
+
+    async def found() -> bool:  # longer than the engine keeps a command's streams after its end
+        return int((await box.sh("cat /tmp/n"))[1] or 0) >= 150
+
+    await until(found)
+
+
+async def test_the_end_of_a_command_takes_all_that_it_started_and_nothing_else(box: Box) -> None:
+    await box.sh("setsid sleep 1099 >/dev/null 2>&1 &")
+    other, other_sink = await box.start("sh", "-c", "sleep 1098 & echo up; wait")
+    running, sink = await box.start("sh", "-c", ESCAPES)
+    await printed(sink, b"started")
+    await printed(other_sink, b"up")
+    await running.kill()
+    assert (await running.wait()).signal == 9
+    assert (await box.sh(SLEEPERS))[1].strip() == "2"
+    await other.kill()
+    assert (await box.sh(SLEEPERS))[1].strip() == "1"
+
+
+@pytest.mark.parametrize("second", [True, False], ids=["version 2", "version 1, by freezing"])
+async def test_either_kind_of_control_group_ends_a_fork_bomb(box: Box, second: bool) -> None:
+    groups = box.sandbox.groups
+    key = "" if second else "freezer"
+    box.sandbox.use_groups(CommandGroups(groups[key], second=second))
+    running, _ = await box.start("sh", "-c", "f() { f | f & }; f; sleep 1000")
+    hits = box.sandbox.limits_hit()
+    async with asyncio.timeout(30):
+        assert await anext(hits) == LimitHit("pids", 200)
+    await running.kill()
+    assert (await running.wait()).signal == 9
+    assert await box.run("echo", "alive") == (Exited(0), "alive\n")
+    assert (await box.sh("ls -d /proc/[0-9]* | wc -l"))[1].strip() in {"4", "5", "6"}
+
+
+async def test_a_finished_commands_survivors_can_still_be_ended(box: Box) -> None:
+    running, _ = await box.start("sh", "-c", "setsid sleep 1001 >/dev/null 2>&1 &")
+    assert (await running.wait()).code == 0
+    assert (await box.sh(SLEEPERS))[1].strip() == "1"
+    await running.kill()
+    assert (await box.sh(SLEEPERS))[1].strip() == "0"
+
+
+async def test_signals_reach_the_main_process_or_everything(box: Box) -> None:
+    running, sink = await box.start(
+        "sh", "-c", "trap 'echo got; exit 5' USR1; (sleep 1001 &); echo up; while :; do sleep 0.1; done"
+    )
+    await printed(sink, b"up")
+    await running.signal(10, everything=False)
+    assert (await running.wait()).code == 5
+    assert (await box.sh(SLEEPERS))[1].strip() == "1"
+    await running.signal(15, everything=True)
+    assert (await box.sh(SLEEPERS))[1].strip() == "0"
+    await running.signal(15, everything=True)
+
+
+async def test_killing_every_process_from_inside_ends_no_sandbox(box: Box) -> None:
+    await box.sh("kill -9 -1; kill -TERM 1; kill -KILL 1; kill -HUP 1")
+    assert (await box.run("echo", "alive"))[1] == "alive\n"
+
+
+@pytest.mark.parametrize("image", ["python:3.12-slim", SH_ONLY_IMAGE])
+async def test_orphans_are_reaped(make: Make, image: str) -> None:
+    box = await make(image)
+    await box.sh("for i in 1 2 3 4 5 6 7 8 9; do (sleep 0.05 &); done; true")
+
+    async def found() -> bool:
+        return (await box.sh("cat /proc/[0-9]*/stat | grep -c ') Z ' || true"))[1].strip() == "0"
+
+    await until(found)
+
+
+async def test_memory_that_runs_out_is_told_as_that(box: Box) -> None:
+    exited, _ = await box.python("x = bytearray(800 << 20)")
+    assert exited == Exited(137, signal=9, oom=True)
+    async with asyncio.timeout(20):
+        assert await anext(box.sandbox.limits_hit()) == LimitHit("memory", 512 << 20)
+    assert (await box.sh("kill -9 $$"))[0] == Exited(137, signal=9)
+
+
+FILLS = {
+    "the root file system": "for i in 1 2 3; do head -c 30000000 /dev/zero >/var/tmp/f$i; done",
+    "the workspace": "for i in 1 2 3; do head -c 30000000 /dev/zero >f$i; done",
+    "files that were removed": "exec 3>f 4>g 5>h; rm f g h; for i in 3 4 5; do head -c 30000000 /dev/zero >&$i; done\n"
+    "sleep 60",
+    "seventy thousand empty files": 'python3 -c \'for i in range(70000): open(f"f{i}", "w")\'',
+}
+
+
+@pytest.mark.parametrize("fill", FILLS.values(), ids=FILLS.keys())
+async def test_the_disk_limit_is_told(box: Box, fill: str) -> None:
+    running, _ = await box.start("sh", "-c", fill)
+    async with asyncio.timeout(60):
+        assert await anext(box.sandbox.limits_hit()) == LimitHit("disk", 64 << 20)
+    await running.kill()
+
+
+async def test_one_file_can_not_pass_the_disk_limit(box: Box) -> None:
+    exited, _ = await box.sh("head -c 80000000 /dev/zero >f")
+    assert exited.code in (153, 1)
+    assert int((await box.sh("stat -c %s f"))[1]) <= 64 << 20
+
+
+async def test_a_command_is_ended_from_inside_where_control_groups_are_out_of_reach(
+    engine: Engine, own: Instance, make: Make
+) -> None:
+    box = await make(of=backend_of(own, engine.host, "helper"))
+    await box.sh("setsid sleep 1099 >/dev/null 2>&1 &")
+    other, other_sink = await box.start("sh", "-c", "sleep 1098 & echo up; wait")
+    await printed(other_sink, b"up")
+    running, sink = await box.start("sh", "-c", ESCAPES)
+    await printed(sink, b"started")
+    await running.kill()
+    assert (await running.wait()).signal == 9
+    assert (await box.sh(SLEEPERS))[1].strip() == "2"
+    await other.kill()
+
+
+def test_no_group_of_a_command_is_left() -> None:
+    assert [path for path in Path("/sys/fs/cgroup").glob("**/command-*") if "docker" in str(path)] == []
