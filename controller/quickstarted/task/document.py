@@ -19,8 +19,8 @@ from quickstarted_api.hosts import quoted
 from quickstarted.task.problems import Path, Problem, TaskError, field_name
 from quickstarted.task.syntax import explain, unprintable
 
-# The scanner in C is ten times faster. Both read the same language.
-_Loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+# The scanner in C is ten times faster than the one in Python and, but for tabs between words, reads the same language.
+LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 MAX_DEPTH = 16  # a task file has four levels
 MAX_VALUES = 10_000  # aliases count as what they stand for
@@ -92,12 +92,12 @@ class Document:
         return mark.line + 1, mark.column + 1
 
 
-def parse(text: str, file: str) -> Document:
+def parse(text: str, file: str, loader: Any = LOADER) -> Document:
     """Read one document. Raises TaskError when the text is not one; `file` names it in problems."""
     builder = _Builder(file)
     try:
-        loader = _Loader(text)
-        while (event := loader.get_event()) is not None:
+        next_event = loader(text).get_event
+        while (event := next_event()) is not None:
             _HANDLERS[type(event)](builder, event)
     except (yaml.YAMLError, ValueError) as error:  # ValueError: the scanner in Python makes of an escape beyond Unicode
         line, column, message = explain(error, text)
@@ -155,23 +155,21 @@ class _Builder:
             self._stop(event.start_mark, "a second document begins here; a file holds one task")
 
     def scalar(self, event: Any) -> None:
-        text, mark, plain, top = event.value, event.start_mark, event.implicit[0], self._top
+        text, mark, top = event.value, event.start_mark, self._top
+        plain = event.implicit[0]
         if event.tag is not None:
             self._problem(mark, f"found the tag {quoted(event.tag)}; tags have no use here, quotes make a string")
-        elif event.style == '"' and (odd := _UNUSABLE.search(text)):
-            self._problem(
-                mark,
-                unprintable(odd[0]),
-            )
+        elif not plain and event.style == '"' and (odd := _UNUSABLE.search(text)):
+            self._problem(mark, unprintable(odd[0]))
+        if top is not None and top.awaits_key:
+            self._key(top, event, plain=plain)
+            return
         value = resolve(text) if plain else text
         if event.anchor is not None:
             self._anchors[event.anchor] = (value, 1)
-        if top is None:
-            self._add(value, mark)
-        elif top.awaits_key:
-            self._key(top, text, mark, plain=plain)
-        else:
-            self._add(value, mark if text or not plain or top.key_mark is None else top.key_mark)
+        if plain and text == "" and top is not None and top.key_mark is not None:
+            mark = top.key_mark  # nothing stands behind the colon
+        self._add(value, mark)
 
     def start(self, event: Any) -> None:
         container: Any = {} if type(event) is yaml.MappingStartEvent else []
@@ -210,15 +208,17 @@ class _Builder:
     def ignore(self, _event: Any) -> None:
         """The bounds of the stream, and the end of the document."""
 
-    def _key(self, top: _Frame, key: str, mark: Mark, *, plain: bool) -> None:
-        top.key, top.key_mark, top.awaits_key = key, mark, False
-        top.refused = True
+    def _key(self, top: _Frame, event: Any, *, plain: bool) -> None:
+        key, mark = event.value, event.start_mark
+        top.key, top.key_mark, top.awaits_key, top.refused = key, mark, False, False
         if key in top.places:
             self._problem(mark, f"given twice; line {top.places[key][0].line + 1} has it already")
-        elif key == "<<" and plain:
+            top.refused = True
+        elif plain and key == "<<":
             self._problem(mark, "found a merge key; write out the keys that it stands for")
-        else:
-            top.refused = False
+            top.refused = True
+        if event.anchor is not None:
+            self._anchors[event.anchor] = (key, 1)
 
     def _add(self, value: Value, mark: Mark, size: int = 1) -> None:
         self._values += size
@@ -240,10 +240,9 @@ class _Builder:
         """Where the value stands that is being read."""
         path: list[str | int] = []
         for frame in self._open:
-            if frame.key_mark is not None:
-                path.append(frame.key)
-            elif not frame.awaits_key:
-                path.append(len(frame.container) - (frame is not self._top))
+            if frame is self._top and frame.awaits_key:
+                break
+            path.append(frame.key if frame.key_mark is not None else len(frame.container) - (frame is not self._top))
         return path
 
     def _problem(self, mark: Mark, message: str) -> None:

@@ -5,6 +5,7 @@ A warning is worth its line only when it is nearly always right, so each looks f
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator
 
@@ -16,11 +17,12 @@ from quickstarted.task.model import DEFAULT_IMAGE, Task
 from quickstarted.task.problems import Problem, Severity
 
 NODE_TOOLS = ("npm", "npx", "node", "pnpm", "yarn", "bun")
-_NODE_TOOL = re.compile(rf"\b(?:{'|'.join(NODE_TOOLS)})\b")
-# A directory of interpreters beside the script: `.venv/bin/python`, `./env/bin/pytest`, not `/usr/bin/env`.
-_INTERPRETERS = re.compile(r"(?<![\w./$}~-])(?:\./|\$PWD/)?(\.?(?:[\w-]*venv[\w-]*|env))/bin/")
+# What stands in front of `/bin/` when it is a directory of interpreters in the workspace: `.venv`, `./env`.
+_ENVIRONMENT = re.compile(r"(?:\A|[^\w./$}~-])(?:\./|\$PWD/)?(\.?(?:[\w-]*venv[\w-]*|env))\Z")
 # Tools that make `.venv` of their own accord.
 _MAKES_VENV = re.compile(r"\b(?:uv|poetry|pdm|rye|pipenv|hatch)\b")
+_IN_WORD = re.compile(r"[\w.-]")
+_TESTS = ("-d", "-e", "-f", "-x")  # a script that looks whether it is there knows what to do if not
 
 
 def warnings(task: Task) -> list[Problem]:
@@ -37,12 +39,8 @@ def _registry_behind_docs(task: Task) -> Iterator[str]:
     if task.network.only is not None:
         return
     for docs in task.docs.hosts:
-        lost = [
-            host
-            for host in registry_hosts()
-            if matches(host, docs) and first_match(host, task.network.explicit) is None
-        ]
-        if lost:
+        behind = _registry_behind().get(docs, ())
+        if lost := [host for host in behind if first_match(host, task.network.explicit) is None]:
             them = "it" if lost == [docs] else _and(lost)
             that = "it" if len(lost) == 1 else "them"
             yield (
@@ -51,10 +49,22 @@ def _registry_behind_docs(task: Task) -> Iterator[str]:
             )
 
 
+@functools.cache
+def _registry_behind() -> dict[str, list[str]]:
+    """The default registry hosts that an entry matches, for every entry that matches one."""
+    behind: dict[str, list[str]] = {}
+    for host in registry_hosts():
+        labels = host.split(".")
+        for first in range(len(labels)):
+            behind.setdefault(".".join(labels[first:]), []).append(host)
+    return behind
+
+
 def _docs_in_shell(task: Task) -> Iterator[str]:
     """Docs hosts that the task opens to the shell."""
-    for docs in task.docs.hosts:
-        for entry in task.network.explicit:
+    explicit = task.network.explicit
+    for docs in task.docs.hosts if explicit else ():
+        for entry in explicit:
             if matches(docs, entry):
                 opened = f"the docs host {docs}"
             elif matches(entry, docs):
@@ -83,7 +93,7 @@ def _wide_entries(task: Task) -> Iterator[str]:
 def _node_without_image(task: Task) -> Iterator[str]:
     """A check that calls Node's tools in an image that has none."""
     script = task.success.script
-    if task.image is not None or not _NODE_TOOL.search(script):
+    if task.image is not None or not any(tool in script for tool in NODE_TOOLS):
         return
     names = set(called(script))
     if tools := [tool for tool in NODE_TOOLS if tool in names]:
@@ -96,19 +106,33 @@ def _node_without_image(task: Task) -> Iterator[str]:
 def _nobody_makes_interpreters(task: Task) -> Iterator[str]:
     """A check that relies on a virtual environment which no command creates."""
     script = task.success.script
-    told = "\n".join((task.goal, *task.setup, *task.replay))
-    for directory in dict.fromkeys(found[1] for found in _INTERPRETERS.finditer(script)):
-        named = re.compile(rf"(?<!-m )(?<![\w.-]){re.escape(directory)}(?![\w.-])")
-        made_by_script = re.compile(rf"{named.pattern}(?!/bin/)|-[a-z] (?:\./)?{re.escape(directory)}/")
-        if named.search(told) or made_by_script.search(script):
+    fronts = {front.rpartition(" ")[2] for front in script.split("/bin/")[:-1]}
+    used = map(_ENVIRONMENT.search, sorted(fronts))
+    told = (task.goal, *task.setup, *task.replay)
+    for directory in dict.fromkeys(found[1] for found in used if found):
+        if any(_names(directory, text) for text in told) or _names(directory, script.replace(f"{directory}/bin/", "")):
             continue
-        if directory == ".venv" and _MAKES_VENV.search(told):
+        if any(f"{test} {directory}/" in script for test in _TESTS):
+            continue
+        if directory == ".venv" and any(map(_MAKES_VENV.search, told)):
             continue
         yield (
             f"the success script uses {directory}/bin, but neither setup nor replay creates {directory}, so the check "
             f"fails wherever the agent puts its environment elsewhere. Create {directory} in setup, or ask for it in "
             "the goal."
         )
+
+
+def _names(directory: str, text: str) -> bool:
+    """Whether a text names a directory: as a word of its own, and not as Python's module of that name."""
+    at = text.find(directory)
+    while at >= 0:
+        end = at + len(directory)
+        inside = _IN_WORD.match(text[at - 1 : at]) or _IN_WORD.match(text[end : end + 1].replace(".", " "))
+        if not inside and text[max(at - 3, 0) : at] != "-m ":
+            return True
+        at = text.find(directory, end)
+    return False
 
 
 def _and(words: list[str]) -> str:

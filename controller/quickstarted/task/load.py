@@ -73,12 +73,14 @@ def read(path: str) -> str:
     try:
         # Opening must not wait for the other end of a pipe.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with os.fdopen(descriptor, "rb") as file:
+        try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 kind = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
                 raise TaskError([Problem(path, 0, 0, "", f"is {kind}")])
-            data = file.read(MAX_BYTES + 1) if status.st_size <= MAX_BYTES else b""
+            data = b"" if status.st_size > MAX_BYTES else _read_all(descriptor, status.st_size)
+        finally:
+            os.close(descriptor)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise TaskError([Problem(path, 0, 0, "", f"can't be read: {reason}")]) from None
@@ -92,6 +94,14 @@ def read(path: str) -> str:
         byte = f"0x{error.object[error.start]:02x}"
         message = f"found the byte {byte}, which is not UTF-8; save the file as UTF-8"
         raise TaskError([Problem(path, line, column, "", message)]) from None
+
+
+def _read_all(descriptor: int, size: int) -> bytes:
+    """A file to its end, or more than MAX_BYTES of it. `size` is what it had a moment ago."""
+    data = b""
+    while len(data) <= MAX_BYTES and (chunk := os.read(descriptor, max(size, 2**12) + 1)):
+        data += chunk
+    return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +160,9 @@ def _unknown_keys(file: str, document: Document) -> list[Problem]:
         value: Any = document.value
         for step in path:
             value = value.get(step) if isinstance(value, dict) else None
-        names = tuple(map(str, known))
         for key in value if isinstance(value, dict) else ():
-            if key not in names:
-                fault = schema.UnknownKey(key, names, ignored=True)
+            if key not in known:
+                fault = schema.UnknownKey(key, known, ignored=True)
                 fault.prepend(list(path))
                 found.append(_problem(file, document, fault, Severity.WARNING))
     return found

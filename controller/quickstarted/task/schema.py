@@ -29,6 +29,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", re.ASCII)
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,299}", re.ASCII)
 # RFC 3986, appendix B, for the two schemes.
 _URL = re.compile(r"(https?)://([^/?#]*)([^?#]*)(.*)", re.IGNORECASE | re.DOTALL | re.ASCII)
+_URL_WITHOUT_SCHEME = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::[0-9]+)?(?:/.*)?", re.IGNORECASE | re.ASCII)
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(?![0-9])", re.IGNORECASE | re.ASCII)
 _PORT = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
@@ -80,12 +81,15 @@ def describe(value: object) -> str:
 
 
 def string(allowed: str, check: Callable[[str], str] = str) -> Validator:
-    """A string that is not blank. `allowed` completes "found 7, a number; give …"."""
+    """A string that is not blank. `allowed` completes "found nothing; give …"."""
 
     def validate(value: Any) -> str:
+        if value is None or isinstance(value, list):
+            raise Fault(f"found {describe(value)}; give {allowed}")
+        if isinstance(value, dict):
+            raise Fault(f'found {describe(value)}; give {allowed}, in quotes if it holds ": "')
         if not isinstance(value, str):
-            quotes = "" if value is None or isinstance(value, list | dict) else ", in quotes"
-            raise Fault(f"found {describe(value)}; give {allowed}{quotes}")
+            raise Fault(f"found {describe(value)}; put it in quotes to make it {allowed}")
         if value == "" or value.isspace():
             raise Fault(f"found a blank string; give {allowed}")
         return check(value)
@@ -183,25 +187,27 @@ def _host(value: str) -> str:
 
 def page_url(value: str) -> str:
     """The canonical form of a page's URL: RFC 3986, section 6.2.3, with the path as it is."""
-    found = f"found {quoted(value)}"
     if not value.isprintable() or " " in value or "\\" in value:
-        raise Fault(f"{found}; spaces, backslashes and control characters have to be percent-encoded in a URL")
+        raise Fault(f"found {quoted(value)}; spaces, backslashes and control characters are percent-encoded in a URL")
     parts = _URL.fullmatch(value)
     if parts is None:
         scheme = _SCHEME.match(value)
         if scheme is None:
-            raise Fault(f"{found}, which is no URL; give {_A_URL}")
-        raise Fault(f"{found}, a URL of the scheme {scheme[1][:20]}; give {_A_URL}")
+            meant = f": https://{value}" if _URL_WITHOUT_SCHEME.fullmatch(value) else ""
+            raise Fault(f"found {quoted(value)}, which is no URL; give {_A_URL}{meant}")
+        raise Fault(f"found {quoted(value)}, a URL of the scheme {scheme[1][:20]}; give {_A_URL}")
     scheme_name, authority, path, rest = parts[1].lower(), parts[2], parts[3], parts[4]
     if "@" in authority:
-        raise Fault(f"{found}, which has a user in it; give the URL without it: a task holds no secrets")
+        shown = quoted(value.replace(authority.rpartition("@")[0], "…", 1))  # it may be a password
+        raise Fault(f"found {shown}, which has a user in it; give the URL without: a task holds no secrets")
     host, colon, port = authority.rpartition(":") if authority.rpartition(":")[1] else (authority, "", "")
     if colon and "]" not in port and not (_PORT.fullmatch(port) and int(port) <= 65_535):
-        raise Fault(f"{found}, whose port is {quoted(port)}; give a port from 1 to 65535, or none")
+        raise Fault(f"found {quoted(value)}, whose port is {quoted(port)}; give a port from 1 to 65535, or none")
     try:
         name = parse_host(host)
     except HostError as error:
-        raise Fault(f"{found}, a URL whose host is none: {error}") from None
+        why = str(error).removeprefix("found ")
+        raise Fault(f"found {quoted(value)}, a URL with the host {why}") from None
     shown = f":{port}" if port and port != _DEFAULT_PORTS[scheme_name] else ""
     return f"{scheme_name}://{name}{shown}{path or '/'}{rest}"
 
@@ -240,8 +246,8 @@ _COMMAND = string("a command")
 _IMAGE_NAME = string(_AN_IMAGE, _image)
 _A_DOCS = "give a mapping with the key entrypoint or path"
 _A_SUCCESS = "give a mapping with the key script"
-_A_GOAL = "what the agent has to achieve"
-_A_SCRIPT = "the shell script that decides"
+_A_GOAL = "a string that tells what the agent has to achieve"
+_A_SCRIPT = "a shell script that decides"
 
 BUDGETS = {
     "max_turns": integer(1),
@@ -273,4 +279,4 @@ SCHEMA = Schema(
 )
 
 # Mappings whose unknown keys the specification lets pass. They are told, so that a typo is seen.
-LENIENT: tuple[tuple[tuple[str, ...], dict[Any, Validator]], ...] = (((), TASK), (("docs",), DOCS))
+LENIENT = (((), tuple(map(str, TASK))), (("docs",), tuple(DOCS)))

@@ -28,6 +28,16 @@ class _Cause(NamedTuple):
     context: str = ""
     before: str = ""  # a pattern of the line's text in front of the error
     at_start: bool = False  # point at the beginning of the construct, not at where reading it failed
+    at_end: bool = False  # only where nothing follows in the text
+
+    def fits(self, error: yaml.MarkedYAMLError, before: str, after: str) -> bool:
+        """Whether this is the cause of an error between two parts of the text."""
+        return (
+            self.problem in (error.problem or "")
+            and self.context in (error.context or "")
+            and re.search(self.before, before) is not None
+            and not (self.at_end and after.strip())
+        )
 
 
 _TAB = "found a tab; YAML is indented with spaces"
@@ -61,7 +71,9 @@ _CAUSES = (
         "found text that is no item of the list that begins in line LINE; all its dashes stand in one column",
         "block collection",
     ),
+    _Cause("node content", 'found "[" or "{" that is not closed', context="flow node", at_end=True),
     _Cause("node content", "found CHAR where a value has to be"),
+    _Cause("nesting", "nested deeper than anything in a task file"),
     _Cause("directive", "found a line that begins with %, which is an instruction to the parser; leave it out"),
     _Cause("incompatible", "found an unknown version of YAML; leave out the line that begins with %YAML"),
     _Cause("<document start>", "found text behind the end of the document; a file holds one task"),
@@ -73,27 +85,20 @@ def explain(error: Exception, text: str) -> tuple[int, int, str]:
     """Line and column, counted from 1, and a sentence that says what to change."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return _unreadable(text)
-    mark = error.problem_mark
-    start = error.context_mark or mark
+    mark, start = error.problem_mark, error.context_mark or error.problem_mark
     lines = _LINE_BREAK.split(text)
-    line = lines[mark.line] if mark.line < len(lines) else ""
-    char, before = line[mark.column : mark.column + 1], line[: mark.column]
+    row, column = mark.line, mark.column
+    if row >= len(lines):  # libyaml ends every text with a line break
+        row, column = len(lines) - 1, len(lines[-1])
+    char, before = lines[row][column : column + 1], lines[row][:column]
     if char == "\t":
-        return mark.line + 1, mark.column + 1, _TAB
+        return row + 1, column + 1, _TAB
     for cause in _CAUSES:
-        if (
-            cause.problem in (error.problem or "")
-            and cause.context in (error.context or "")
-            and re.search(cause.before, before)
-        ):
-            place = start if cause.at_start else mark
+        if cause.fits(error, before, text[mark.index :]):
             shown = quoted(char) if char else "the end of the line"
-            return (
-                place.line + 1,
-                place.column + 1,
-                cause.says.replace("CHAR", shown).replace("LINE", str(start.line + 1)),
-            )
-    return mark.line + 1, mark.column + 1, f"found what is no YAML: {error.problem}"
+            says = cause.says.replace("CHAR", shown).replace("LINE", str(start.line + 1))
+            return (start.line + 1, start.column + 1, says) if cause.at_start else (row + 1, column + 1, says)
+    return row + 1, column + 1, f"found what is no YAML: {error.problem}"
 
 
 def position(before: str) -> tuple[int, int]:
