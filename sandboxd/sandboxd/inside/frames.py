@@ -1,6 +1,6 @@
 """The conversation between the daemon and a sandbox's supervisor: frames over a stream socket. Bytes in, frames out.
 
-A frame has a kind, the number of the command that it is about (0: none), and byte strings. File descriptors travel
+A frame has a kind, the number of the command or question that it is about, and byte strings. File descriptors travel
 beside its first byte; the frame says how many. The daemon treats what comes back as a stranger's: everything is
 bounded, and what does not parse ends the sandbox.
 """
@@ -15,13 +15,14 @@ CONFIGURE = b"C"  # alternating names and values; the first frame
 PLANT = b"P"  # make the listening sockets
 SEAL = b"L"  # give up every privilege; nothing runs before it
 TEST = b"T"  # check from inside that there is no way out but the gateway
-START = b"S"  # cwd, the number of arguments, arguments, NAME=value …; descriptors: stdout, stderr [, stdin]
+START = b"S"  # cwd, the number of arguments, arguments, NAME=value …; descriptors: output [, stdin]
 SIGNAL = b"G"  # the signal's number, "all" or "main"
 KILL = b"K"
 
 # From the supervisor.
 READY = b"R"  # it runs, and has not read anything yet
-DONE = b"D"  # the answer to PLANT (with the sockets), SEAL, TEST, KILL: empty, or what went wrong
+ANSWER = b"A"  # to PLANT (with the sockets), SEAL or TEST of the same number: empty, or what went wrong
+DONE = b"D"  # the answer to KILL: empty, or what went wrong
 EXITED = b"X"  # the wait status of a command's main process, or why there is none: code, text
 GONE = b"E"  # nothing of the command is left
 LIMIT = b"M"  # which limit was reached: memory or pids

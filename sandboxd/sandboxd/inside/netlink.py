@@ -1,4 +1,4 @@
-"""The two things that a network namespace needs from netlink: a local route, and a redirect of two ports.
+"""What a network namespace needs from netlink: a local route, a redirect of two ports, and the list of its routes.
 
 Plain sockets and `struct`, because this also runs where there is nothing but the standard library. Numbers are those of
 linux/netlink.h, linux/rtnetlink.h and linux/netfilter/nf_tables.h. Each function opens its own socket, so that it acts
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 ANSWER_SECONDS = 5.0
 
@@ -19,12 +19,15 @@ NETLINK_NETFILTER = 12
 
 NLM_F_REQUEST, NLM_F_ACK = 0x1, 0x4
 NLM_F_EXCL, NLM_F_CREATE = 0x200, 0x400
-NLMSG_ERROR = 2
+NLM_F_DUMP = 0x300
+NLMSG_ERROR, NLMSG_DONE = 2, 3
 NLA_F_NESTED = 0x8000
 
-RTM_NEWROUTE = 24
+RTM_NEWROUTE, RTM_GETROUTE = 24, 26
 RT_TABLE_LOCAL, RTPROT_STATIC, RT_SCOPE_HOST, RTN_LOCAL = 255, 4, 254, 2
 RTA_DST, RTA_OIF = 1, 4
+# Routes that lead nowhere: blackhole, unreachable, prohibit.
+RTN_NOWHERE = (6, 7, 8)
 
 NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, NFNL_SUBSYS_NFTABLES = 16, 17, 10
 NFT_MSG_NEWTABLE, NFT_MSG_DELTABLE, NFT_MSG_NEWCHAIN, NFT_MSG_NEWRULE = 0, 2, 3, 6
@@ -60,6 +63,32 @@ def add_local_route(address: bytes, prefix_length: int) -> None:
     loopback = struct.pack("=I", socket.if_nametoindex("lo"))
     body = header + _attribute(RTA_DST, address) + _attribute(RTA_OIF, loopback)
     _exchange(NETLINK_ROUTE, [(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK, body)])
+
+
+def route_interfaces() -> list[int]:
+    """The interface of each route of every table, IPv4 and IPv6; 0 for one that has none. Raises OSError."""
+    found: list[int] = []
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_ROUTE) as conversation:
+        conversation.settimeout(ANSWER_SECONDS)
+        header = struct.pack("=IHHII", 16 + 12, RTM_GETROUTE, NLM_F_REQUEST | NLM_F_DUMP, 1, 0)
+        conversation.send(header + bytes(12))
+        while True:
+            for kind, body, _ in _answers(conversation.recv(1 << 16)):
+                if kind == NLMSG_DONE:
+                    return found
+                _refuse_error(kind, body)
+                if kind == RTM_NEWROUTE and body[7] not in RTN_NOWHERE:
+                    found.append(_interface(body[12:]))
+
+
+def _interface(attributes: bytes) -> int:
+    while len(attributes) >= 4:
+        length, kind = struct.unpack_from("=HH", attributes)
+        if kind == RTA_OIF:
+            (interface,) = struct.unpack_from("=I", attributes, 4)
+            return int(interface)
+        attributes = attributes[max((length + 3) & ~3, 4) :]
+    return 0
 
 
 def redirect(address: bytes, prefix_length: int, ports: Mapping[int, int]) -> None:
@@ -161,17 +190,23 @@ def _exchange(protocol: int, messages: Sequence[Message]) -> None:
         conversation.bind((0, 0))
         conversation.send(datagram)
         while waiting:
-            waiting -= _acknowledged(conversation.recv(1 << 16))
+            for kind, body, sequence in _answers(conversation.recv(1 << 16)):
+                _refuse_error(kind, body)
+                if kind == NLMSG_ERROR:
+                    waiting.discard(sequence)
 
 
-def _acknowledged(answer: bytes) -> set[int]:
-    done = set()
-    while len(answer) >= 16:
-        length, kind, _flags, sequence, _port = struct.unpack_from("=IHHII", answer)
-        if kind == NLMSG_ERROR:
-            (number,) = struct.unpack_from("=i", answer, 16)
-            if number:
-                raise OSError(-number, os.strerror(-number))
-            done.add(sequence)
-        answer = answer[max((length + 3) & ~3, 16) :]
-    return done
+def _refuse_error(kind: int, body: bytes) -> None:
+    """Raise what an error message says; number 0 is an acknowledgement."""
+    if kind == NLMSG_ERROR:
+        (number,) = struct.unpack_from("=i", body)
+        if number:
+            raise OSError(-number, os.strerror(-number))
+
+
+def _answers(datagram: bytes) -> Iterator[tuple[int, bytes, int]]:
+    """The messages of a datagram: kind, body, sequence number."""
+    while len(datagram) >= 16:
+        length, kind, _flags, sequence, _port = struct.unpack_from("=IHHII", datagram)
+        yield kind, datagram[16 : max(length, 16)], sequence
+        datagram = datagram[max((length + 3) & ~3, 16) :]
