@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -148,12 +148,50 @@ def stop(home: Path) -> None:
         _remove_containers(f"unix://{run}/docker.sock")
     with contextlib.suppress(OSError, ValueError):
         os.kill(int((run / "pid").read_text()), signal.SIGTERM)
-    deadline = time.monotonic() + STOP_SECONDS
-    while not _free(home):
-        if time.monotonic() > deadline:
-            raise EngineError(f"the engine of {home} did not stop in {STOP_SECONDS:.0f} s")
-        time.sleep(0.05)
+    if not _until(lambda: _free(home), STOP_SECONDS / 2):
+        _kill_holders(home)
+    if not _until(lambda: _free(home)):
+        raise EngineError(f"the engine of {home} did not stop in {STOP_SECONDS:.0f} s")
     _remove(home)
+
+
+def _until(so: Callable[[], bool], seconds: float = STOP_SECONDS) -> bool:
+    """Wait until it is so; whether it became so in time."""
+    deadline = time.monotonic() + seconds
+    while not so():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _kill_holders(home: Path) -> None:
+    """Kill what an engine that crashed left running: all that still holds its lock open."""
+    lock = str(home / "lock")
+    for entry in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError, ProcessLookupError):
+            if str(entry.readlink()) == lock and entry.parts[2] != str(os.getpid()):
+                os.kill(int(entry.parts[2]), signal.SIGKILL)
+
+
+def crash(home: Path) -> None:
+    """Kill the engine of `home` as a crash would; what it ran goes on until `resume`."""
+    run = (home / "run").resolve()
+    pid = int((run / "pid").read_text())
+    os.kill(pid, signal.SIGKILL)
+    _until(lambda: not Path(f"/proc/{pid}/cwd").exists())
+    # Its containerd dies with it, and its number may stay taken for as long as nobody reaps it.
+    for left in (run / "pid", run / "exec/containerd/containerd.pid"):
+        left.unlink(missing_ok=True)
+
+
+def resume(engine: Engine) -> None:
+    """Start an engine again that crashed."""
+    assert engine.home is not None
+    run = (engine.home / "run").resolve()
+    with (engine.home / "lock").open("r+") as lock:
+        process = _spawn(engine.home, run, engine.host, lock.fileno(), dies_with_us=True)
+        _wait(process, engine.host, engine.home)
 
 
 def _remove_containers(host: str) -> None:
@@ -171,8 +209,20 @@ def homes(kind: str = "") -> list[Path]:
 def sweep() -> None:
     """Remove what engines left that were killed."""
     for home in homes():
+        if not _free(home) and not _lives(home):
+            _kill_holders(home)
+            _until(lambda home=home: _free(home))  # type: ignore[misc]  # bound at once
         if _free(home):
             _remove(home)
+
+
+def _lives(home: Path) -> bool:
+    """Whether the engine itself still runs, or is just being started."""
+    pid = (home / "run").resolve() / "pid"
+    try:
+        return Path(f"/proc/{pid.read_text().strip()}/exe").exists()
+    except OSError:
+        return home.stat().st_mtime > time.time() - START_SECONDS
 
 
 def _free(home: Path) -> bool:

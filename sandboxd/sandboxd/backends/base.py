@@ -130,8 +130,8 @@ class Planted:
     socket that takes it; `redirected` says that the kernel redirects there, so that `SO_ORIGINAL_DST` has the
     destination and the sandbox may bind 80 and 443 itself; otherwise `getsockname()` has it.
 
-    With `announced` the sockets are unix sockets at the end of a relay: a connection to a transparent one begins with
-    six bytes, the IPv4 address and the port (big-endian) that were dialled, and then is as any other.
+    With `announced` the sockets are unix sockets at the end of a relay, and the peer's name, after its last `-`, is the
+    IPv4 address that was dialled.
     """
 
     proxy: socket.socket

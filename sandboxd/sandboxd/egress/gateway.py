@@ -64,7 +64,7 @@ class Gateway:
         self._planted = planted
         self._limits = limits or GatewayLimits()
         self._emit = emit
-        self._destination = destination or (original_destination if planted.redirected else own_end)
+        self._destination = destination or _destination_of(planted)
         self._descriptors = descriptors
         upstreams = Upstreams(policy, self._limits, resolver or SystemResolver(), dialler, allow_private)
         self._context = Context(policy, SyntheticNames(planted.pool), upstreams, self._limits, emit)
@@ -225,6 +225,17 @@ class _Acceptor:
         """Let connections wait in the kernel's queue: a listener with one would wake the loop all the time."""
         self._loop.remove_reader(self._listener)
         self._pause = self._loop.call_later(_PAUSE, self.start)
+
+
+def _destination_of(planted: Planted) -> Destination:
+    if planted.announced:
+        return announced_destination
+    return original_destination if planted.redirected else own_end
+
+
+def announced_destination(connection: socket.socket) -> str:
+    """The address that a relay says was dialled, in the name that it gave to its own end. Raises OSError."""
+    return str(connection.getpeername()).rpartition("-")[2]
 
 
 def own_end(connection: socket.socket) -> str:

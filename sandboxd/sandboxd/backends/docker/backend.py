@@ -101,7 +101,7 @@ class DockerBackend:
             made = await self._make(request, image)
             reach = self._reach = self._reach or _detect(made)
         made.timings["pull"] = image.seconds
-        return DockerSandbox(self._client, made, reach, self._planter(made, reach))
+        return DockerSandbox(self._client, made, reach, self._planter(made, reach), self._maker.remove)
 
     async def _make(self, request: SandboxRequest, image: Image) -> Made:
         profile = self._profile()

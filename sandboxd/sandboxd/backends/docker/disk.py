@@ -19,10 +19,12 @@ BLOCK = 512
 def layer_bytes(upper: Path, enough: int) -> int:
     """Bytes on disk beneath the writable layer; stops counting once `enough` is passed."""
     total = 0
-    for size in _sizes(upper):
-        total += size
-        if total > enough:
-            break
+    # A layer that is being removed, because its container ended, has no size that matters.
+    with contextlib.suppress(OSError):
+        for size in _sizes(upper):
+            total += size
+            if total > enough:
+                break
     return total
 
 

@@ -127,8 +127,11 @@ class EngineFiles:
         target = self._path(where) + ("/." if found == DIRECTORY else "")
         chunks, _ = await self._call(lambda api: api.get_archive(self._container, target, chunk_size=64 << 10))
         source = cast("BinaryIO", io.BufferedReader(_Chunks(chunks)))
-        async for chunk in in_thread(filtered(source, left_out)):
-            yield chunk
+        try:
+            async for chunk in in_thread(filtered(source, left_out)):
+                yield chunk
+        finally:
+            left_out[:] = [text.removeprefix("./") for text in left_out]
 
     @staticmethod
     def _path(where: tuple[bytes, ...]) -> str:

@@ -77,6 +77,7 @@ class Maker:
         self._home = home
         self._undoing: set[asyncio.Task[None]] = set()
         self._sets_nofile = True
+        self._names: set[str] = set()
         self.unremoved: set[str] = set()
 
     async def make(self, request: SandboxRequest, image: Image, profile: str, *, local: bool) -> Made:
@@ -91,6 +92,9 @@ class Maker:
     async def _make(self, request: SandboxRequest, image: Image, profile: str, *, local: bool) -> Made:
         name = spec.container_name(self._owner, request.sandbox_id)
         shared = self._home / request.sandbox_id if local else None
+        if name in self._names:
+            raise BackendError("ID_REUSED", f"there is a sandbox {request.sandbox_id} already")
+        self._names.add(name)
         if shared is not None:
             _share(shared, request.ca_bundle)
         config = spec.container(
@@ -144,15 +148,20 @@ class Maker:
         with contextlib.suppress(BackendError):  # kept in mind, and tried again by reap
             await self._discard(name, shared)
 
+    async def remove(self, made: Made) -> None:
+        """Remove a container and what it has on this host. Raises BackendError, and keeps it in mind then."""
+        await self._discard(spec.container_name(self._owner, made.request.sandbox_id), made.shared)
+
     async def discard(self, made: Made) -> None:
         """Remove a container that is not to be used after all. Raises BackendError."""
         made.pump.close()
-        await self._discard(spec.container_name(self._owner, made.request.sandbox_id), made.shared)
+        await self.remove(made)
 
     async def _discard(self, name: str, shared: Path | None) -> None:
         self.unremoved.add(name)
         await remove_container(self._client, name)
         self.unremoved.discard(name)
+        self._names.discard(name)
         if shared is not None:
             await asyncio.to_thread(shutil.rmtree, shared, ignore_errors=True)
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from enum import StrEnum
 from importlib import resources
 from pathlib import Path
@@ -40,7 +39,6 @@ from sandboxd.backends.docker.client import EngineClient, EngineDownError, Lane
 from sandboxd.backends.docker.command import Command, CommandSpec, OutputPipe
 from sandboxd.backends.docker.files import EngineFiles, HostFiles
 from sandboxd.backends.docker.making import Made
-from sandboxd.backends.docker.removing import remove_container
 from sandboxd.backends.docker.watch import Watch
 from sandboxd.egress.plant.planter import Place, Planter, PlantError
 from sandboxd.environment import WORKSPACE
@@ -62,7 +60,14 @@ class Reach(StrEnum):
 class DockerSandbox:
     """A container that runs nothing yet, until `start`."""
 
-    def __init__(self, client: EngineClient, made: Made, reach: Reach, planter: Planter) -> None:
+    def __init__(
+        self,
+        client: EngineClient,
+        made: Made,
+        reach: Reach,
+        planter: Planter,
+        remove: Callable[[Made], Awaitable[None]],
+    ) -> None:
         self.image = made.request.image
         self.image_digest = made.image.digest
         self.workspace = WORKSPACE
@@ -70,10 +75,12 @@ class DockerSandbox:
         self.timings = made.timings
         self._client = client
         self._box = made
+        self.request = made.request
         self.container_id = made.id
         self.pid = made.pid
         self._reach = reach
         self._planter = planter
+        self._remove_made = remove
         self.groups = container_groups(made.pid, made.id) if reach is not Reach.REMOTE else {}
         self._commands = CommandGroups.of(self.groups) if reach is Reach.HOST else None
         self._files = (
@@ -288,15 +295,13 @@ class DockerSandbox:
     async def _remove(self) -> None:
         await self.unplant()
         await self._watch.stop()
-        await remove_container(self._client, self._box.id)
+        await self._remove_made(self._box)
         for running in list(self._running.values()):
             running.abandon()
         for group in self._left:
             group.remove()
         self._box.pump.close()
         await asyncio.to_thread(self._box.pump.join, 5.0)
-        if self._box.shared is not None:
-            await asyncio.to_thread(shutil.rmtree, self._box.shared, ignore_errors=True)
 
 
 class DockerRunning:

@@ -7,13 +7,16 @@ counters are read twice a second and at each command's end, so that a command's 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+import structlog
+
 from sandboxd.backends.base import LimitHit, Limits
 from sandboxd.backends.docker.cgroup import Counters
+
+log = structlog.get_logger(__name__)
 
 COUNTER_SECONDS = 0.5
 # A measurement of the disk may take a tenth of the time.
@@ -58,9 +61,9 @@ class Watch:
         """End the watching and the stream of hits."""
         for task in self._tasks:
             task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        for result in await asyncio.gather(*self._tasks, return_exceptions=True):
+            if isinstance(result, Exception):
+                log.error("docker.watch", error=repr(result))
         self._tasks = []
         self._hits.put_nowait(None)
 

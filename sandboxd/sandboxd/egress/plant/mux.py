@@ -14,7 +14,7 @@ from collections.abc import Iterator
 HEADER = struct.Struct(">BLL")
 
 HELLO = 1  # json: the sockets are made
-OPEN = 2  # a connection: the listener, then the address and port that were dialled
+OPEN = 2  # a connection: the listener, then the address that was dialled
 DATA = 3
 END = 4  # no more data in this direction
 RESET = 5  # the connection is gone
@@ -31,7 +31,7 @@ MAX_PAYLOAD = 128 << 10
 
 # The listeners, as OPEN names them; the transparent ones are named by their port.
 PROXY, DNS = 1, 2
-OPENED = struct.Struct(">H4sH")
+OPENED = struct.Struct(">H4s")
 NUMBER = struct.Struct(">L")
 
 

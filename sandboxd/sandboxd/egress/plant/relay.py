@@ -1,8 +1,8 @@
 """Planting by a relay container: for engines whose containers don't run on this host.
 
 The relay binds the sockets in the sandbox's namespace and carries what comes over its stdin and stdout. Here its other
-end hands each connection to the gateway through unix sockets in a private directory; a connection to a transparent
-listener begins with the address and port that were dialled, for a unix socket can't tell them (`Planted.announced`).
+end hands each connection to the gateway through unix sockets in a private directory. A unix socket can't tell which
+address was dialled, so our end of a connection is named after it (`Planted.announced`).
 """
 
 from __future__ import annotations
@@ -178,13 +178,12 @@ class RelayPlace:
     # Between the gateway and us.
 
     async def _carry(self, number: int, stream: _Stream, opened: bytes) -> None:
-        name, address, port = mux.OPENED.unpack(opened)
+        name, address = mux.OPENED.unpack(opened)
         writer: asyncio.StreamWriter | None = None
         ended = False
         try:
-            reader, writer = await asyncio.open_unix_connection(str(self._directory / str(name)))
-            if name not in (mux.PROXY, mux.DNS):
-                writer.write(address + port.to_bytes(2, "big"))
+            connection = await self._connect(name, f"c{number}-{socket.inet_ntoa(address)}")
+            reader, writer = await asyncio.open_unix_connection(sock=connection)
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._up(number, stream, writer))
                 both.create_task(self._down(number, stream, reader))
@@ -197,6 +196,20 @@ class RelayPlace:
                 self._send(mux.RESET, number)
             if writer is not None:
                 writer.close()
+
+    async def _connect(self, listener: int, name: str) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        own = self._directory / name
+        try:
+            connection.setblocking(False)
+            connection.bind(str(own))
+            await asyncio.get_running_loop().sock_connect(connection, str(self._directory / str(listener)))
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            own.unlink(missing_ok=True)  # the name stays with the socket
+        return connection
 
     async def _up(self, number: int, stream: _Stream, writer: asyncio.StreamWriter) -> None:
         while (data := await stream.incoming.get()) is not None:

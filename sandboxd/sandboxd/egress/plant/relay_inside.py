@@ -178,11 +178,11 @@ class Relay:
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        address, port = sock.getsockname()
+        address, _ = sock.getsockname()
         self._number = (self._number % 0xFFFFFFFF) + 1
         stream = self._streams[self._number] = Stream(self._number, sock)
         self._selector.register(sock, selectors.EVENT_READ, stream)
-        self._send(mux.OPEN, stream.number, mux.OPENED.pack(name, socket.inet_aton(address), port))
+        self._send(mux.OPEN, stream.number, mux.OPENED.pack(name, socket.inet_aton(address)))
         self._interest(stream)
 
     def _question(self) -> None:

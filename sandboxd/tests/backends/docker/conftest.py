@@ -15,6 +15,7 @@ import pytest
 from sandboxd.backends.base import ExecRequest, Exited, Limits, Planted, Running, SandboxRequest, Stream
 from sandboxd.backends.docker import DockerBackend
 from sandboxd.backends.docker.sandbox import DockerSandbox
+from sandboxd.egress.gateway import announced_destination
 from sandboxd.environment import build
 from sandboxd.instances import Instance, instance
 
@@ -137,7 +138,7 @@ class Answering:
     def __init__(self) -> None:
         self._servers: list[asyncio.Server] = []
         self._transports: list[asyncio.BaseTransport] = []
-        self.announced: list[bytes] = []
+        self.announced: list[str] = []
 
     async def serve(self, planted: Planted) -> None:
         for listener in (planted.proxy, planted.dns_tcp):
@@ -151,7 +152,7 @@ class Answering:
         self._transports.append(transport)
 
     async def _dialled(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.announced.append(await reader.readexactly(6))
+        self.announced.append(announced_destination(writer.get_extra_info("socket")))
         await self._echo(reader, writer)
 
     async def _echo(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
