@@ -161,8 +161,9 @@ class AttemptToolbox:
     def record(self, event: str, **fields: object) -> None:
         # A page is what it was in the end, whatever led to it.
         page = fields.get("resolved_to") or fields.get("url")
-        if event == "docs_read" and isinstance(page, str) and page not in self.pages:
-            self.pages.append(page)
+        if event == "docs_read" and isinstance(page, str):
+            # Read again, it is the page read last: where a gap is looked for first.
+            self.pages = [*(each for each in self.pages if each != page), page]
         if isinstance(model := fields.get("model"), str) and event == "agent_turn":
             self.model = model
         self.trace.write(event, **fields)

@@ -40,15 +40,22 @@ class Run:
 
 
 @dataclass(frozen=True)
+class Type:
+    """Run what the page says in words, or any developer does unasked."""
+
+    command: str
+
+
+@dataclass(frozen=True)
 class Save:
-    """Write the code block that matches to a file whose name the page says (a pattern with one group)."""
+    """Write the code block that matches to a file: the page says its name (a pattern with a group), or nobody does."""
 
     pattern: str
     name: str
     append: bool = False
 
 
-Step = Read | Follow | Run | Save
+Step = Read | Follow | Run | Type | Save
 
 
 @dataclass
@@ -106,13 +113,21 @@ class ScriptedReader:
             case Run(pattern):
                 command = next((line for line in self._lines() if re.search(pattern, line)), None)
                 return None if command is None else ("bash", {"command": command})
+            case Type(command):
+                return "bash", {"command": command}
             case Save(pattern, name, append):
                 code = next((code for code in self._blocks() if re.search(pattern, code)), None)
-                file = re.search(name, self.page)
+                file = self._name(name)
                 if code is None or file is None:
                     return None
                 arrow = ">>" if append else ">"
-                return "bash", {"command": f"cat {arrow} {file[1]} <<'END_OF_FILE'\n{code}END_OF_FILE"}
+                return "bash", {"command": f"cat {arrow} {file} <<'END_OF_FILE'\n{code}END_OF_FILE"}
+
+    def _name(self, name: str) -> str | None:
+        if "(" not in name:
+            return name
+        found = re.search(name, self.page)
+        return None if found is None else found[1]
 
     def _read(self, url: str) -> tuple[str, dict[str, Any]]:
         self.url, self._reading = urldefrag(url).url, True
