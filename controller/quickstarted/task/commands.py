@@ -79,13 +79,22 @@ class _Frame:
     word: str | None = None
     in_quotes: bool = False  # double quotes are open in the word
     drop_word: bool = False  # the next word is the target of a redirection
+    in_pattern: bool = False  # what comes next is a pattern of `case`, up to its parenthesis
 
     def end_word(self) -> None:
-        if self.word is not None and not self.drop_word:
-            self.words.append(self.word)
-        if self.word is not None:
+        word, self.word = self.word, None
+        if word is None:
+            return
+        if self.drop_word:
             self.drop_word = False
-        self.word = None
+            return
+        self.words.append(word)
+        if self.in_pattern and word == "esac":
+            self.in_pattern = False
+            self.words.clear()
+        elif word == "in" and self.words[-3:-2] == ["case"]:
+            self.in_pattern = True
+            self.words.clear()
 
     def add(self, text: str) -> None:
         self.word = (self.word or "") + text
@@ -191,19 +200,22 @@ class _Scanner:
     def _operator(self, frame: _Frame, char: str) -> None:
         if char == "&" and self._text.startswith(">", self._at):
             return  # &> redirects
-        if char == "(":
+        if char == ")" and (frame.in_pattern or frame.closer != ")"):
+            frame.end_word()
+            frame.words.clear()
+            frame.in_pattern = False
+        elif char == ")":
+            self._close()
+        elif char == "(" and not frame.in_pattern:
             frame.end_word()
             if len(frame.words) == 1:
                 frame.words.clear()  # the name of a function that is defined
             self._frames.append(_Frame(")"))
-        elif char == ")" and frame.closer == ")":
-            self._close()
-        elif char == ")":
-            frame.end_word()
-            frame.words.clear()  # a pattern of `case`
         else:
             self._end_command(frame)
-            if char == "\n":
+            if char == ";" and self._text.startswith(";", self._at):
+                frame.in_pattern = True
+            elif char == "\n":
                 self._skip_here_documents()
 
     def _close(self) -> None:
@@ -211,7 +223,7 @@ class _Scanner:
 
     def _end_command(self, frame: _Frame) -> None:
         frame.end_word()
-        if frame.words:
+        if frame.words and not frame.in_pattern:
             self._done.append(frame.words)
         frame.words = []
         frame.drop_word = False

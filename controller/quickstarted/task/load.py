@@ -5,6 +5,7 @@ One file becomes a Task or problems, never a library's exception. Everything tha
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 from collections.abc import Sequence
@@ -88,9 +89,9 @@ def read(path: str) -> str:
     if size > MAX_BYTES:
         raise TaskError([Problem(path, 0, 0, "", f"has {size:,} bytes; a task file has at most {MAX_BYTES:,}")])
     try:
-        return data.decode("utf-8-sig")
+        return data.removeprefix(codecs.BOM_UTF8).decode("utf-8")
     except UnicodeDecodeError as error:
-        line, column = position(data[: error.start].decode("utf-8-sig"))
+        line, column = position(error.object[: error.start].decode("utf-8"))
         byte = f"0x{error.object[error.start]:02x}"
         message = f"found the byte {byte}, which is not UTF-8; save the file as UTF-8"
         raise TaskError([Problem(path, line, column, "", message)]) from None

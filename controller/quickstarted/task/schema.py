@@ -31,8 +31,9 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,299}", re.ASCII)
 _URL = re.compile(r"(https?)://([^/?#]*)([^?#]*)(.*)", re.IGNORECASE | re.DOTALL | re.ASCII)
 _URL_WITHOUT_SCHEME = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::[0-9]+)?(?:/.*)?", re.IGNORECASE | re.ASCII)
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(?![0-9])", re.IGNORECASE | re.ASCII)
-_PORT = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
-_DEFAULT_PORTS = {"http": "80", "https": "443"}
+_AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:]*)(.*)", re.DOTALL)
+_PORT = re.compile(r":[1-9][0-9]{0,4}", re.ASCII)
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
 class Fault(Invalid):
@@ -188,28 +189,38 @@ def _host(value: str) -> str:
 def page_url(value: str) -> str:
     """The canonical form of a page's URL: RFC 3986, section 6.2.3, with the path as it is."""
     if not value.isprintable() or " " in value or "\\" in value:
-        raise Fault(f"found {quoted(value)}; spaces, backslashes and control characters are percent-encoded in a URL")
+        raise Fault(
+            f"found {_without_user(value)}; spaces, backslashes and control characters are percent-encoded in a URL"
+        )
     parts = _URL.fullmatch(value)
     if parts is None:
         scheme = _SCHEME.match(value)
         if scheme is None:
             meant = f": https://{value}" if _URL_WITHOUT_SCHEME.fullmatch(value) else ""
-            raise Fault(f"found {quoted(value)}, which is no URL; give {_A_URL}{meant}")
-        raise Fault(f"found {quoted(value)}, a URL of the scheme {scheme[1][:20]}; give {_A_URL}")
+            raise Fault(f"found {_without_user(value)}, which is no URL; give {_A_URL}{meant}")
+        raise Fault(f"found {_without_user(value)}, a URL of the scheme {scheme[1][:20]}; give {_A_URL}")
     scheme_name, authority, path, rest = parts[1].lower(), parts[2], parts[3], parts[4]
     if "@" in authority:
-        shown = quoted(value.replace(authority.rpartition("@")[0], "…", 1))  # it may be a password
-        raise Fault(f"found {shown}, which has a user in it; give the URL without: a task holds no secrets")
-    host, colon, port = authority.rpartition(":") if authority.rpartition(":")[1] else (authority, "", "")
-    if colon and "]" not in port and not (_PORT.fullmatch(port) and int(port) <= 65_535):
-        raise Fault(f"found {quoted(value)}, whose port is {quoted(port)}; give a port from 1 to 65535, or none")
+        raise Fault(
+            f"found {_without_user(value)}, which has a user in it; give the URL without: a task holds no secrets"
+        )
+    host, port = _AUTHORITY.findall(authority)[0]
+    if port and not (_PORT.fullmatch(port) and int(port[1:]) <= 65_535):
+        raise Fault(
+            f"found {_without_user(value)}, whose port is {quoted(port[1:])}; give a port from 1 to 65535, or none"
+        )
     try:
         name = parse_host(host)
     except HostError as error:
         why = str(error).removeprefix("found ")
-        raise Fault(f"found {quoted(value)}, a URL with the host {why}") from None
-    shown = f":{port}" if port and port != _DEFAULT_PORTS[scheme_name] else ""
-    return f"{scheme_name}://{name}{shown}{path or '/'}{rest}"
+        raise Fault(f"found {_without_user(value)}, a URL with the host {why}") from None
+    port = "" if port == _DEFAULT_PORTS[scheme_name] else port
+    return f"{scheme_name}://{name}{port}{path or '/'}{rest}"
+
+
+def _without_user(url: str) -> str:
+    """A URL as messages show it: what stands in front of an @ may be a password."""
+    return quoted(re.sub(r"//[^/?#]*@", "//…@", url, count=1))
 
 
 def _pages(value: Any) -> Any:
