@@ -341,8 +341,11 @@ _STOPPED_BY_COMMAND = {
 
 def describe(error: SandboxError) -> str:
     """An error of a runner for people: what happened, why, and what to do about it."""
-    parts = [error.message, error.metadata.get("why", ""), error.metadata.get("remedy", "")]
-    return "; ".join(dict.fromkeys(part.rstrip(".") for part in parts if part))
+    text = error.message.rstrip(".")
+    for part in (error.metadata.get("why", ""), error.metadata.get("remedy", "")):
+        if part and part.rstrip(".") not in text:
+            text += f"; {part.rstrip('.')}"
+    return text
 
 
 def _stop_of(error: SandboxError) -> StopReason:

@@ -120,7 +120,7 @@ def write_sandbox_event(trace: Trace, event: pb.Event) -> None:
     """Add what a runner told about a sandbox. What this version does not know is left out."""
     match event.WhichOneof("event"):
         case "egress":
-            name = _EGRESS_EVENTS.get(event.egress.verdict)
+            name = "egress_closed" if event.egress.closed else _EGRESS_EVENTS.get(event.egress.verdict)
             if name is not None:
                 trace.write(name, exec_id=event.exec_id, **_egress_fields(event.egress))
         case "limit":

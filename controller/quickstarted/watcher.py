@@ -52,7 +52,7 @@ class Watcher:
 
     def _count(self, event: pb.Event) -> None:
         match event.WhichOneof("event"):
-            case "egress":
+            case "egress" if not event.egress.closed:
                 decision = event.egress
                 seen = _Seen(
                     event.exec_id,

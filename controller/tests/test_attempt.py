@@ -217,6 +217,15 @@ async def test_hosts_are_counted_with_what_they_did(bench: Bench) -> None:
     assert result.docs_bypass_attempts == 3
 
 
+async def test_the_end_of_a_passage_is_no_decision(bench: Bench) -> None:
+    closed = failed_upstream()
+    closed.egress.closed = True
+    bench.sandbox.script = {"install": Act(1, events=(closed,)), CHECK: Act(1)}
+    result = await bench.run()
+    assert (result.classification, result.upstream_errors) == (Classification.DOCS_GAP, ())
+    assert "egress_closed" in bench.events()
+
+
 async def test_events_are_in_the_trace_before_their_command_ends(bench: Bench) -> None:
     async def settle() -> None:
         while "egress_blocked" not in bench.events():  # noqa: ASYNC110 - a file has no event

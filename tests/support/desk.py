@@ -12,6 +12,9 @@ from typing import Any
 
 QUICKSTARTED = [sys.executable, "-c", "import sys; from quickstarted.cli.main import main; sys.exit(main())"]
 
+# A machine whose network has a certificate authority of its own names it here.
+PASSED = ("PATH", "HOME", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
+
 
 @dataclass
 class Desk:
@@ -33,7 +36,7 @@ class Desk:
         return f"{name}.yaml"
 
     def environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+        kept = {name: os.environ[name] for name in PASSED if name in os.environ}
         return {**kept, "TERM": "xterm", **self.variables}
 
     def run(self, *arguments: str, timeout: float = 100, **environment: str) -> subprocess.CompletedProcess[str]:
