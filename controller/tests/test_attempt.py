@@ -407,8 +407,8 @@ async def test_pages_and_the_model_are_taken_from_what_the_agent_records(bench: 
     bench.agent = Agent(act)
     bench.sandbox.script = {CHECK: Act(1)}
     result = await bench.run()
-    assert result.docs_pages == ("https://docs.test/a", "https://docs.test/b")
-    assert (result.suspect_page, result.model) == ("https://docs.test/b", "model-1")
+    assert result.docs_pages == ("https://docs.test/b", "https://docs.test/a")
+    assert (result.suspect_page, result.model) == ("https://docs.test/a", "model-1")
 
 
 async def test_without_a_docs_reader_the_agent_is_told_so(bench: Bench) -> None:
