@@ -39,8 +39,8 @@ class Request:
 Answer = Reply | Callable[[Request], Reply]
 
 
-def html(text: str, status: int = 200, **headers: str) -> Reply:
-    return Reply(text.encode(), status, [("content-type", "text/html; charset=utf-8"), *headers.items()])
+def html(text: str, status: int = 200) -> Reply:
+    return Reply(text.encode(), status)
 
 
 def redirect(to: str, status: int = 302) -> Reply:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from quickstarted.docs.affordances import affordance_of, llms_files_of, probe, variants_of
@@ -62,13 +60,11 @@ class DocsReader:
     A page is asked for once in an attempt, however often it is read. Reads are answered one after the other.
     """
 
-    def __init__(
-        self, docs: Docs, source: Source, record: Record, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, docs: Docs, source: Source, record: Record) -> None:
         self._policy = DocsPolicy.of(docs)
         self._source = source
         self._record = record
-        self._clock = clock
+        self._clock = source.clock
         self._visits: dict[str, _Visit] = {}
         self._redirects: dict[str, tuple[str, str]] = {}  # where a URL led, and by what
         self._failures: dict[str, ReadError] = {}

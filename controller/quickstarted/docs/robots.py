@@ -30,13 +30,21 @@ class Robots:
         self._known: dict[str, asyncio.Task[Protego | str | None]] = {}
 
     async def refusal(self, url: str, get: Get) -> str | None:
-        """Why `url` may not be read; None when it may."""
+        """Why `url` may not be read; None when it may.
+
+        Raises the ReadError of a host that can't be reached at all, of which nothing may be read either
+        (section 2.3.1.4).
+        """
         parts = urlsplit(url)
         origin = f"{parts.scheme}://{parts.netloc}"
         task = self._known.get(origin)
         if task is None or task.cancelled():
             task = self._known[origin] = asyncio.create_task(self._load(origin, get))
-        rules = await asyncio.shield(task)
+        try:
+            rules = await asyncio.shield(task)
+        except ReadError:
+            self._known.pop(origin, None)
+            raise
         if isinstance(rules, str):
             self._known.pop(origin, None)  # asked for again with the next page
             return rules
@@ -48,10 +56,7 @@ class Robots:
         """The rules; None when there are none, a reason when they can't be had and nothing may be read."""
         url = f"{origin}/robots.txt"
         for _ in range(MAX_REDIRECTS + 1):
-            try:
-                response = await get(url)
-            except ReadError as error:
-                return f"{origin}/robots.txt can't be had ({error.message})"  # section 2.3.1.4: complete disallow
+            response = await get(url)
             location = response.header("location")
             if response.status in (301, 302, 303, 307, 308) and location:
                 try:
@@ -59,7 +64,7 @@ class Robots:
                 except ReadError:
                     return None
                 continue
-            if response.status >= 500:
+            if response.status >= 500:  # section 2.3.1.4: complete disallow
                 return f"{origin}/robots.txt can't be had (status {response.status})"
             if response.status != 200:
                 return None  # section 2.3.1.3: unavailable means no restrictions

@@ -74,6 +74,9 @@ class Source(Protocol):
     @property
     def options(self) -> DocsOptions: ...
 
+    @property
+    def clock(self) -> Callable[[], float]: ...
+
     async def get(self, url: str, *, deadline: float, record: Record, accept: str = ACCEPT) -> Got: ...
 
     async def page(self, response: Response) -> Page: ...
@@ -97,7 +100,7 @@ class DocsSource:
         self._converter = converter or ProcessConverter()
         self._pacer = Pacer(self.options.seconds_between, clock=clock, sleep=sleep)
         self._robots = Robots()
-        self._clock = clock
+        self.clock = clock
         self._snapshot = Snapshot(self.options.snapshot) if self.options.snapshot else None
         self._refreshed: set[str] = set()
         self._in_flight: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -188,11 +191,11 @@ class DocsSource:
         host = _host(url)
         for _ in range(MAX_WAITS):
             async with self._pacer.turn(host):
-                response = await self._fetcher.get(url, headers, seconds=deadline - self._clock())
+                response = await self._fetcher.get(url, headers, seconds=deadline - self.clock())
             if response.status not in (429, 503):
                 return response
             wait = retry_after(response.header("retry-after"))
-            if wait is None or self._clock() + wait >= deadline:
+            if wait is None or self.clock() + wait >= deadline:
                 when = "without saying when" if wait is None else f"in {wait:.0f} s, which is more than is left"
                 message = f"{url} answered {response.status}: try again later ({when})."
                 raise ReadError(Problem.TRY_LATER, message, status=response.status, retry_after=wait)

@@ -12,7 +12,8 @@ import re
 
 from quickstarted.docs.html.names import words
 
-MAX_DEPTH = 256  # Chrome and Safari stop nesting at 512
+MAX_DEPTH = 512  # where Chrome and Safari stop nesting too
+MAX_WRAPPERS = 256  # depth from which elements that mean nothing are left out: what means something may follow
 MAX_FORMATTING = 64
 MAX_ATTRIBUTES = 128
 LONG_TAG = 8192
@@ -20,6 +21,7 @@ LONG_TAG = 8192
 _CHUNK = 8192
 _SUSPICIOUS_DEPTH = 1000
 
+_WRAPPERS = words("div span section article main font center header address fieldset form")
 _VOID = words("area base br col embed hr img input link meta param source track wbr")
 _FORMATTING = words("b big code em font i s small strike strong tt u")
 # Their start tag ends an open one of the same kind, so they never pile up by themselves.
@@ -87,7 +89,8 @@ class _Judge:
         return _shortened(token) if len(token["rest"]) > LONG_TAG else None
 
     def _opens(self, name: str) -> bool:
-        if self._depth >= MAX_DEPTH or (name in _FORMATTING and self._formatting >= MAX_FORMATTING):
+        limit = MAX_WRAPPERS if name in _WRAPPERS else MAX_DEPTH
+        if self._depth >= limit or (name in _FORMATTING and self._formatting >= MAX_FORMATTING):
             self._left_out[name] = self._left_out.get(name, 0) + 1
             return False
         self._open[name] = self._open.get(name, 0) + 1
