@@ -79,7 +79,10 @@ def test_the_trace_is_there_for_who_wants_it(
 USAGE = {
     "no command": ([], "the following arguments are required: COMMAND"),
     "a typo": (["vaildate"], "there is no command 'vaildate'; did you mean validate?"),
-    "a command of somebody else": (["push"], "there is no command 'push'; the commands are run, validate."),
+    "a command of somebody else": (
+        ["push"],
+        f"there is no command 'push'; the commands are {', '.join(command.COMMANDS)}.",
+    ),
     "an unknown option": (["validate", "--fast"], "quickstarted validate: unknown arguments: --fast"),
     "an unknown option in front": (["--fast", "validate"], "unknown arguments: --fast"),
     "an abbreviated option": (["--vers"], "COMMAND"),
