@@ -112,6 +112,26 @@ class CommandAgent:
         return [_fill(word, values) for word in self._words]
 
 
+class StdioAgent:
+    """Whoever speaks MCP on this process's standard input and output; done when they close it."""
+
+    name = "mcp"
+
+    def can_run(self, task: Task) -> bool:
+        return True
+
+    async def run(self, task: Task, tools: Toolbox) -> AgentOutcome:
+        server = ToolServer(tools, f"{prompt.SYSTEM}\n{prompt.opening(task)}\n")
+        try:
+            async with asyncio.timeout(tools.seconds_left()):
+                await server.stdio()
+        except TimeoutError:
+            raise BudgetExhaustedError(StopReason.MAX_SECONDS, "the time ran out") from None
+        if server.stopped.done():
+            raise server.stopped.result()
+        return AgentOutcome(StopReason.DONE, "the client closed the connection", server.turns)
+
+
 def _fill(word: str, values: Mapping[str, str]) -> str:
     """Replace the placeholders of a word, in one pass: a value that looks like a placeholder stays as it is."""
     filled, rest = "", word

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import os
 import secrets
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+import anyio
 import mcp_types as types
 import uvicorn
 from mcp.server import Server, ServerRequestContext
@@ -28,6 +30,7 @@ from quickstarted.agents.loop import run_tool
 SERVER_NAME = "quickstarted"
 PATH = "/mcp"
 STARTUP_SECONDS = 10.0
+MAX_MESSAGE = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +47,13 @@ class Endpoint:
 class ToolServer:
     """Serves a toolbox. `turns` counts the calls; `stopped` is set to why no more will be answered."""
 
-    def __init__(self, tools: Toolbox) -> None:
+    def __init__(self, tools: Toolbox, instructions: str = prompt.SYSTEM) -> None:
         self._tools = tools
         self._turn = asyncio.Lock()
         self.turns = 0
         self.stopped: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self.server: Server[dict[str, Any]] = Server(
-            SERVER_NAME, instructions=prompt.SYSTEM, on_list_tools=self._list, on_call_tool=self._call
+            SERVER_NAME, instructions=instructions, on_list_tools=self._list, on_call_tool=self._call
         )
 
     @contextlib.asynccontextmanager
@@ -71,9 +74,17 @@ class ToolServer:
                 await serving
 
     async def stdio(self) -> None:
-        """Serve on standard input and output until the client closes them."""
-        async with stdio_server() as (reading, writing):
-            await self.server.run(reading, writing, self.server.create_initialization_options())
+        """Serve on standard input and output until the client closes them, or no more calls are answered."""
+        async with _standard_streams() as (given, told), stdio_server(given, told) as (reading, writing):
+            serving = asyncio.ensure_future(
+                self.server.run(reading, writing, self.server.create_initialization_options())
+            )
+            try:
+                either: set[asyncio.Future[Any]] = {serving, self.stopped}
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                serving.cancel()
+                await asyncio.gather(serving, return_exceptions=True)
 
     async def _list(
         self, _: ServerRequestContext[dict[str, Any]], __: types.PaginatedRequestParams | None
@@ -106,6 +117,35 @@ class ToolServer:
     def _stop(self, error: Exception) -> None:
         if not self.stopped.done():
             self.stopped.set_result(error)
+
+
+@contextlib.asynccontextmanager
+async def _standard_streams() -> AsyncIterator[tuple[anyio.AsyncFile[str], anyio.AsyncFile[str]]]:
+    """The process's own input and output, whatever `sys.stdout` is just now.
+
+    Input is read on the event loop and not in a thread: a thread that waits for a client that says nothing more would
+    keep the process from ending.
+    """
+    lines = asyncio.StreamReader(limit=MAX_MESSAGE)
+    with os.fdopen(os.dup(0), "rb", buffering=0) as given, os.fdopen(os.dup(1), "w", encoding="utf-8") as told:
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(lines), given
+        )
+        try:
+            yield cast("anyio.AsyncFile[str]", _Lines(lines)), anyio.wrap_file(told)
+        finally:
+            transport.close()
+
+
+class _Lines:
+    """The lines of a stream as text: all that the MCP server wants of a file."""
+
+    def __init__(self, stream: asyncio.StreamReader) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        while line := await self._stream.readline():
+            yield line.decode("utf-8", "replace")
 
 
 def _result(text: str, failed: bool) -> types.CallToolResult:

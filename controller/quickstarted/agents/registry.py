@@ -23,7 +23,9 @@ _VENDORS = {
     "openai": ("openai", "openai"),
     "gemini": ("google.genai", "gemini"),
 }
-NAMES = ("replay", *_VENDORS)
+NAMES = ("replay", *_VENDORS, "command")
+# What `quickstarted mcp` uses: whoever speaks on standard input.
+STDIO = "mcp"
 
 
 class AgentUnavailableError(Exception):
@@ -36,12 +38,16 @@ class AgentOptions:
 
     model: str | None = None
     base_url: str | None = None
+    command: str | None = None
+    passed: tuple[str, ...] = ()
 
 
 def make(name: str, options: AgentOptions, environ: Mapping[str, str]) -> Agent:
     """The agent of that name, for all attempts of a run. Raises AgentUnavailableError."""
     if name == "replay":
         return ReplayAgent()
+    if name in ("command", STDIO):
+        return _coding_agent(name, options, environ)
     package, extra = _VENDORS[name]
     if not _installed(package):
         raise AgentUnavailableError(f"--agent {name} needs a package: pip install 'quickstarted[{extra}]'")
@@ -50,6 +56,21 @@ def make(name: str, options: AgentOptions, environ: Mapping[str, str]) -> Agent:
     except keys.KeyMissingError as error:
         raise AgentUnavailableError(str(error)) from None
     return ModelAgent(name, options.model, credentials)
+
+
+def _coding_agent(name: str, options: AgentOptions, environ: Mapping[str, str]) -> Agent:
+    if not _installed("mcp"):
+        raise AgentUnavailableError("coding agents need a package: pip install 'quickstarted[mcp]'")
+    from quickstarted.agents.command import CommandAgent, CommandError, StdioAgent, split_command
+
+    if name == STDIO:
+        return StdioAgent()
+    if options.command is None:
+        raise AgentUnavailableError("--agent command needs --agent-command, the command that starts the coding agent")
+    try:
+        return CommandAgent(split_command(options.command), options.passed, environ)
+    except CommandError as error:
+        raise AgentUnavailableError(str(error)) from None
 
 
 def _installed(package: str) -> bool:

@@ -22,7 +22,7 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141  # what a shell reports of a program that SIGPIPE ended
 
 # The subcommands in the order of `--help`, each with its exit code when the fault is ours.
-COMMANDS = {"run": 2, "validate": USAGE}
+COMMANDS = {"run": 2, "validate": USAGE, "schema": USAGE, "mcp": 2}
 
 DEBUG = "QUICKSTARTED_DEBUG"
 

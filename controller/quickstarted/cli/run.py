@@ -45,10 +45,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tasks", nargs="*", metavar="TASKS", help="task files, directories or globs (default: tasks/)")
     agent = parser.add_argument_group("the agent")
     agent.add_argument(
-        "--agent", default="replay", metavar="NAME", help="replay (the documented commands), claude, openai or gemini"
+        "--agent",
+        default="replay",
+        metavar="NAME",
+        help="replay (the documented commands), claude, openai, gemini, or command",
     )
     agent.add_argument("--model", metavar="NAME", help="the model; each agent has a default")
     agent.add_argument("--base-url", metavar="URL", help="where the model's API is, when it is not at its vendor")
+    agent.add_argument(
+        "--agent-command",
+        metavar="COMMAND",
+        help="with --agent command: what starts a coding agent, with {goal} and {mcp_config} where it takes them",
+    )
+    agent.add_argument(
+        "--agent-env",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a variable that the coding agent gets, its key for instance; repeatable",
+    )
     docs.add_arguments(parser)
     place = parser.add_argument_group("the sandbox")
     place.add_argument("--backend", choices=BACKENDS, default="auto", help="what makes the sandboxes (default: auto)")
@@ -159,10 +174,11 @@ def _agent(args: argparse.Namespace) -> tuple[Agent, str | None]:
     from quickstarted.agents import registry
     from quickstarted.agents.prompt import prompt_hash
 
-    if args.agent not in registry.NAMES:
+    if args.agent not in (*registry.NAMES, registry.STDIO):
         raise UsageError(f"there is no agent {args.agent!r}; the agents are {', '.join(registry.NAMES)}")
     try:
-        agent = registry.make(args.agent, registry.AgentOptions(args.model, args.base_url), os.environ)
+        options = registry.AgentOptions(args.model, args.base_url, args.agent_command, tuple(args.agent_env))
+        agent = registry.make(args.agent, options, os.environ)
     except registry.AgentUnavailableError as error:
         raise UsageError(str(error)) from None
     return agent, None if args.agent == "replay" else prompt_hash()
