@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import calls, cold, docker_backend, proxied, validate
+from bench import calls, cold, docker_backend, docs, proxied, validate
 from bench.measure import Bar
 
 BARS = [
@@ -21,4 +21,5 @@ BARS = [
         7,
         rate=True,
     ),
+    Bar("docs-convert", "documentation to Markdown, over markdownify on the same pages", 1.0, docs.convert_pages, 7),
 ]

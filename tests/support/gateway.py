@@ -117,13 +117,13 @@ class Rig:
             "443": self.planted.transparent[443],
         }[kind]
         client = socket.socket()
-        client.setblocking(False)
         client.bind(("127.0.0.1", 0))
         if kind in ("80", "443"):
             found = address or self.gateway._context.names.address_of(name)
             assert found is not None
             self.destinations[client.getsockname()[1]] = found
-        await asyncio.get_running_loop().sock_connect(client, listener.getsockname())
+        client.connect(listener.getsockname())  # at once: the kernel completes it
+        client.setblocking(False)
         self.clients.append(client)
         return Client(client)
 

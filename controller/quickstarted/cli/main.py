@@ -29,7 +29,7 @@ DEBUG = "QUICKSTARTED_DEBUG"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` names and return the exit code. Raises nothing, unless QUICKSTARTED_DEBUG is set."""
-    argv = sys.argv[1:] if argv is None else argv
+    argv = sys.argv[1:] if argv is None else list(argv)
     name = next((word for word in argv if not word.startswith("-")), "")
     _prepare_streams()
     try:
@@ -42,16 +42,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # the last resort: whatever it is, one line tells it
         if os.environ.get(DEBUG):
             raise
-        told = f"unexpected {type(error).__name__}: {error}"
+        told = f"unexpected {type(error).__name__}: {' '.join(str(error).split())}"
         return _end(f"{told} ({DEBUG}=1 shows where it comes from)", COMMANDS.get(name, USAGE))
     return code
 
 
-def _dispatch(name: str, argv: Sequence[str]) -> int:
+def _dispatch(name: str, argv: list[str]) -> int:
     if name and name not in COMMANDS:
         return _end(_unknown(name), USAGE)
     try:
-        args, rest = _parser([name] if name else COMMANDS).parse_known_args(argv)
+        # An option in front of the name is one of the whole command: its help lists all.
+        args, rest = _parser([name] if argv[:1] == [name] else COMMANDS).parse_known_args(argv)
         if rest:
             args.parser.error(f"unknown arguments: {' '.join(rest)}")
     except SystemExit as end:  # argparse has printed what there is to say

@@ -18,7 +18,7 @@ _COLOURS = {"ok": "32", "note": "36", "warning": "33", "error": "31"}
 
 def use_colour(stream: TextIO) -> bool:
     """Whether a stream is a terminal that shows colour, and nobody said no (https://no-color.org)."""
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb" and stream.isatty()
 
 
 def labelled(label: str, text: str, *, wrap: bool = True, colour: bool = False) -> str:

@@ -9,7 +9,7 @@ type YAML sees in it. Plain scalars have the types of YAML 1.1, as every Python 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol, TypeAlias
 
@@ -96,17 +96,29 @@ def parse(text: str, file: str, loader: Any = LOADER) -> Document:
     """Read one document. Raises TaskError when the text is not one; `file` names it in problems."""
     builder = _Builder(file)
     try:
-        next_event = loader(text).get_event
-        while (event := next_event()) is not None:
+        for event in _events(text, loader):
             _HANDLERS[type(event)](builder, event)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: the scanner in Python makes of an escape beyond Unicode
-        line, column, message = explain(error, text)
+    except _NotYamlError as error:
+        line, column, message = error.args
         raise TaskError([*builder.problems, Problem(file, line, column, "", message)]) from None
     if builder.root_mark is None:
         raise TaskError(
             [Problem(file, 1, 1, "", "is empty; a task file holds a mapping with name, goal, docs and success")]
         )
     return Document(builder.root, builder.problems, builder.root_mark, builder.places)
+
+
+class _NotYamlError(Exception):
+    """Line, column and message."""
+
+
+def _events(text: str, loader: Any) -> Iterator[yaml.Event]:
+    try:
+        next_event = loader(text).get_event
+        while (event := next_event()) is not None:
+            yield event
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: the scanner in Python, of an escape beyond Unicode
+        raise _NotYamlError(*explain(error, text)) from None
 
 
 def resolve(text: str) -> Value:
@@ -116,7 +128,7 @@ def resolve(text: str) -> Value:
     if text in _NULL:
         return None
     if _INTEGER.match(text):
-        return int(text) if len(text) <= _MAX_DIGITS else Other("a number with too many digits", text)
+        return int(text.replace("_", "")) if len(text) <= _MAX_DIGITS else Other("a number with too many digits", text)
     found = _OTHER.fullmatch(text)
     return text if found is None else Other(str(found.lastgroup).replace("_", " "), text)
 

@@ -56,16 +56,20 @@ def load_suite(paths: Sequence[str]) -> Suite:
     tasks: list[Task] = []
     problems: list[Problem] = []
     firsts: dict[str, _File] = {}
+    firsts_in_any_case: dict[str, _File] = {}
     for path in files:
         file = _load(path)
         problems += file.problems
         if file.task is None:
             continue
-        first = firsts.setdefault(file.task.name.lower(), file)
+        first = firsts.setdefault(file.task.name, file)
+        like = firsts_in_any_case.setdefault(file.task.name.lower(), file)
         if first is not file:
             problems.append(_same_name(file, first))
-        if first is file or problems[-1].severity is Severity.WARNING:
-            tasks.append(file.task)
+            continue
+        tasks.append(file.task)
+        if like is not file:
+            problems.append(_same_name(file, like))
     return Suite(tuple(tasks), tuple(problems), files)
 
 

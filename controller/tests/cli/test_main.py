@@ -63,7 +63,7 @@ def test_what_should_not_happen_is_one_line(
     ends: Callable[[BaseException | int], int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(command.DEBUG, raising=False)
-    assert ends(RuntimeError("no such luck")) == 2
+    assert ends(RuntimeError("no such\n  luck")) == 2
     told = "unexpected RuntimeError: no such luck (QUICKSTARTED_DEBUG=1 shows where it comes from)"
     assert capsys.readouterr().err == f"quickstarted: {told}\n"
 
@@ -105,6 +105,11 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
         module = importlib.import_module(f"quickstarted.cli.{name}")
         assert module.HELP in " ".join(out.split())
         assert main([name, "--help"]) == 0
+
+
+def test_help_in_front_of_a_command_is_help_for_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help", "validate"]) == 0
+    assert "\n    run " in capsys.readouterr().out
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,8 @@ def test_colour_is_for_terminals_that_want_it(
     assert main(["validate"]) == 0
     label = "\x1b[32mok       \x1b[0m" if coloured else "ok       "
     assert capsys.readouterr().out == f"{label}tasks/one.yaml (one, replay+agent)\n"
+
+
+def test_the_schema_for_editors_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema"]) == 0
+    assert json.loads(capsys.readouterr().out)["required"] == ["name", "goal", "docs", "success"]

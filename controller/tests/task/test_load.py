@@ -245,6 +245,12 @@ def test_two_tasks_of_one_name_are_an_error_that_names_both(tmp_path: Path) -> N
     assert suite.problems == tuple(Problem(file, 1, 7, "name", message) for file in files[1:])
 
 
+def test_a_name_that_was_given_in_another_case_too_is_still_given_twice(tmp_path: Path) -> None:
+    suite = load_suite(suite_of(tmp_path, a="same", b="Same", c="Same"))
+    assert [problem.severity for problem in suite.problems] == [Severity.WARNING, Severity.ERROR]
+    assert f"the name of {tmp_path}/b.yaml:1:7 too" in suite.errors[0].message
+
+
 def test_names_that_differ_in_case_alone_are_a_warning(tmp_path: Path) -> None:
     files = suite_of(tmp_path, a="same", b="Same")
     suite = load_suite(files)

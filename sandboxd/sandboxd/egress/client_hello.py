@@ -82,7 +82,7 @@ def _check_message(start: bytes | bytearray) -> None:
     """Judge the beginning of the handshake message, as far as it is there (RFC 8446, section 4)."""
     if start and start[0] != _CLIENT_HELLO:
         raise _not_tls(f"a handshake message of type {start[0]}, not a ClientHello (RFC 8446, section 4)")
-    if len(start) >= 4 and (size := int.from_bytes(start[1:4])) > MAX_CLIENT_HELLO:
+    if len(start) >= 4 and (size := 4 + int.from_bytes(start[1:4])) > MAX_CLIENT_HELLO:
         raise _too_large(size)
 
 

@@ -60,6 +60,7 @@ class _Session:
         except Refusal as refusal:
             record.target = record.target or printable(self._client.pending.partition(b"\r\n")[0])
             record.refuse(refusal)
+            record.close()
             with_body = record.method != "HEAD"
             await self._client.write(answers.refusal(refusal.reason, refusal.detail, record.host, with_body=with_body))
             await self._client.finish()

@@ -296,10 +296,12 @@ class DockerSandbox:
         await self.unplant()
         await self._watch.stop()
         await self._remove_made(self._box)
+        groups = [running.group for running in self._running.values()]
         for running in list(self._running.values()):
             running.abandon()
-        for group in self._left:
-            group.remove()
+        for group in (*groups, *self._left):
+            if group is not None:
+                group.remove()  # an engine that crashed leaves the container's groups behind
         self._box.pump.close()
         await asyncio.to_thread(self._box.pump.join, 5.0)
 

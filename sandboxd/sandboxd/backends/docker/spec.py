@@ -47,7 +47,8 @@ MASKED_PATHS = (
     "/sys/devices/virtual/powercap",
     "/sys/firmware",
 )
-READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+# The last is a tmpfs that some engines leave writable; the groups mounted in it are read-only of themselves.
+READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/sys/fs/cgroup")
 
 RUN_BYTES = 16 << 20
 SHM_BYTES = 256 << 20

@@ -10,16 +10,20 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import secrets
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from sandboxd import archive
-from sandboxd.backends.base import BackendError
+from sandboxd.backends.base import BackendError, Limits
 from sandboxd.backends.process import tree
+from sandboxd.backends.process.group import Group, Parents
 
 WORKSPACE, HOME, TMP = "workspace", "home", "tmp"
+# Beside them, and not for the sandbox: where its control group is, for who comes after this daemon.
+GROUP = "group"
 
 
 class Directories:
@@ -40,6 +44,23 @@ class Directories:
             if self.owner is not None:
                 os.chown(path, self.owner, self.owner)
             path.chmod(mode)  # whatever the daemon's umask is
+
+    def make_group(self, parents: Parents, limits: Limits) -> Group | None:
+        """A control group for the sandbox, written down before it is made; None where there can't be one. Blocking."""
+        group = parents.group(f"sandboxd-{secrets.token_hex(8)}")
+        if group is None:
+            return None
+        lines = "".join(f"{controller}={directory}\n" for controller, directory in group.directories.items())
+        (self.root / GROUP).write_text(lines)
+        return group if group.make(limits) else None
+
+    def recorded_group(self) -> Group | None:
+        """The control group that was written down. Blocking."""
+        try:
+            lines = (self.root / GROUP).read_text().splitlines()
+        except OSError:
+            return None
+        return Group({controller: Path(path) for controller, _, path in (line.partition("=") for line in lines)})
 
     def usage(self, pids: Iterable[int] = ()) -> int:
         """Bytes on disk in all three, and in files without a name that these processes hold open. Blocking."""

@@ -41,17 +41,11 @@ class Parents:
     def __bool__(self) -> bool:
         return bool(self.directories)
 
-    def make(self, name: str, limits: Limits) -> Group | None:
-        """A new group; None where there is nowhere to make it, or it turns out that it can't be made."""
+    def group(self, name: str) -> Group | None:
+        """A group that is not made yet; None where there is nowhere to make it."""
         if not self.directories:
             return None
-        group = Group({controller: parent / name for controller, parent in self.directories.items()})
-        try:
-            group.make(limits)
-        except OSError:
-            group.remove()
-            return None
-        return group
+        return Group({controller: parent / name for controller, parent in self.directories.items()})
 
 
 class Group:
@@ -60,16 +54,21 @@ class Group:
     def __init__(self, directories: Mapping[str, Path]) -> None:
         self.directories = dict(directories)
 
-    def make(self, limits: Limits) -> None:
-        """Make it and set its limits. Raises OSError."""
-        for directory in set(self.directories.values()):
-            directory.mkdir()
-        for controller, directory in self.directories.items():
-            for file, value in _settings(controller, limits):
-                (directory / file).write_text(value)
+    def make(self, limits: Limits) -> bool:
+        """Make it and set its limits; False, with nothing left behind, when it turns out that it can't be."""
+        try:
+            for directory in set(self.directories.values()):
+                directory.mkdir()
+            for controller, directory in self.directories.items():
+                for file, value in _settings(controller, limits):
+                    (directory / file).write_text(value)
+        except OSError:
+            self.remove()
+            return False
         with contextlib.suppress(OSError):
             # Swap can be left out of the kernel; memory alone would then still hold.
             self._forbid_swap(limits)
+        return True
 
     def _forbid_swap(self, limits: Limits) -> None:
         if SECOND in self.directories:
@@ -77,10 +76,22 @@ class Group:
         else:
             (self.directories["memory"] / "memory.memsw.limit_in_bytes").write_text(str(limits.memory_bytes))
 
-    def place(self, pid: int) -> None:
-        """Put a process in; what it starts from now on is in there too. Raises OSError."""
+    def take(self, pid: int) -> bool:
+        """Put a process in, and with it what it starts from now on; False, with the group removed, when that can't be."""
+        try:
+            for directory in set(self.directories.values()):
+                (directory / "cgroup.procs").write_text(str(pid))
+        except OSError:
+            self.leave(pid)
+            self.remove()
+            return False
+        return True
+
+    def leave(self, pid: int) -> None:
+        """Put a process back to the parents."""
         for directory in set(self.directories.values()):
-            (directory / "cgroup.procs").write_text(str(pid))
+            with contextlib.suppress(OSError):
+                (directory.parent / "cgroup.procs").write_text(str(pid))
 
     def pids(self) -> list[int]:
         """The processes that are in it, as this host numbers them."""

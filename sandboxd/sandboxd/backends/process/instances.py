@@ -1,7 +1,7 @@
 """Where a backend keeps its sandboxes' directories, and what dead daemons left there.
 
-A directory is `instances/INSTANCE/BACKEND/SANDBOX` beneath the daemon's state directory, and beside it, where there are
-control groups, a list of their directories. The instances themselves are `sandboxd.instances`.
+A directory is `instances/INSTANCE/BACKEND/SANDBOX` beneath the daemon's state directory. The instances themselves are
+`sandboxd.instances`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ from pathlib import Path
 from sandboxd.backends.base import BackendError, BackendKind
 from sandboxd.backends.process import tree
 from sandboxd.backends.process.files import Directories
-from sandboxd.backends.process.group import Group
 from sandboxd.instances import Instance
 
-GROUPS = ".groups"  # the suffix of the list's name: no sandbox's id begins with a dot, and directories have no suffix
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 
@@ -48,15 +46,6 @@ class Place:
                 await asyncio.to_thread(directories.remove)
             raise BackendError("DISK_LOW", f"the sandbox's directories could not be made: {error}") from error
 
-    def record(self, sandbox_id: str, group: Group) -> None:
-        """Write down a sandbox's control group, for who comes after this daemon. Raises OSError."""
-        lines = "".join(f"{controller}={directory}\n" for controller, directory in group.directories.items())
-        (self.directory / f"{sandbox_id}{GROUPS}").write_text(lines)
-
-    def forget(self, sandbox_id: str) -> None:
-        """Take it back."""
-        (self.directory / f"{sandbox_id}{GROUPS}").unlink(missing_ok=True)
-
     def reap(self) -> list[str]:
         """Remove what this backend of dead instances left; the sandboxes removed. Blocking. Raises BackendError."""
         removed = []
@@ -69,10 +58,11 @@ class Place:
 
 def _remove_all(left: Path) -> list[str]:
     """All sandboxes of a dead instance. Their processes have ended with it, or are about to."""
-    for record in left.glob(f"*{GROUPS}"):
-        lines = record.read_text().splitlines()
-        Group({controller: Path(path) for controller, _, path in (line.partition("=") for line in lines)}).remove()
-    removed = sorted(entry.name for entry in left.iterdir() if entry.is_dir())
+    removed = sorted(entry.name for entry in left.iterdir() if _ID.fullmatch(entry.name) is not None)
+    for name in removed:
+        group = Directories(left / name, None).recorded_group()
+        if group is not None and not group.remove():
+            raise BackendError("BACKEND_DOWN", f"processes of {name}, of a daemon that is dead, did not end")
     try:
         tree.remove(str(left))
     except OSError as error:

@@ -19,9 +19,7 @@ UNPROXIED = "unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY; "
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    ("way", "unproxied"), [("direct", False), ("direct", True), ("relay", True)], ids=lambda value: str(value)
-)
+@pytest.mark.parametrize(("way", "unproxied"), [("direct", False), ("direct", True), ("relay", True)], ids=str)
 async def test_apt_get_installs_a_package(make: Make, own: Instance, engine: Engine, way: str, unproxied: bool) -> None:
     box = await make(of=backend_of(own, engine.host, way))
     # The image says where its packages are; that is all that this sandbox may reach.
@@ -29,7 +27,7 @@ async def test_apt_get_installs_a_package(make: Make, own: Instance, engine: Eng
     hosts = {word.split("/")[2] for word in sources.split() if "://" in word}
     planted = await box.sandbox.plant()
     assert planted is not None
-    gateway = Gateway(Policy(registry=sorted(hosts)), planted, emit=lambda _: None)
+    gateway = Gateway(Policy(registry=tuple(sorted(hosts))), planted, emit=lambda _: None)
     await gateway.start()
     try:
         await box.sandbox.self_test()
