@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import calls, cold, docker_backend, docs, proxied, validate
+from bench import bubblewrap_backend, calls, cold, docker_backend, docs, proxied, validate
 from bench.measure import Bar
 
 BARS = [
@@ -11,6 +11,7 @@ BARS = [
     Bar("validate-cold", "validate of one file, over the same imports", 1.6, cold.validate_one, 21),
     Bar("docker-ready", "a docker sandbox ready, over a bare container without a network", 1.3, docker_backend.ready),
     Bar("docker-true", "`true` in a docker sandbox, over the SDK's exec_run", 1.15, docker_backend.command, 31),
+    Bar("bubblewrap-true", "`true` on bubblewrap, over bwrap itself", 1.5, bubblewrap_backend.command, 31),
     Bar("unary", "a call through sandboxd, over a bare gRPC echo", 1.5, calls.unary),
     Bar("output", "1 GB of output to the controller, over a bare stream", 0.5, calls.output, 5, rate=True),
     Bar(
