@@ -83,17 +83,25 @@ def _backends(config: Config, instance: Instance) -> dict[BackendKind, Backend]:
     from sandboxd.backends.docker.backend import DockerBackend
     from sandboxd.backends.local import LocalBackend
 
+    state, instance_id = instance.state, instance.instance_id
     own: Backend
     if sys.platform == "darwin":
         from sandboxd.backends.seatbelt import SeatbeltBackend
 
-        own = SeatbeltBackend(instance)
+        own = SeatbeltBackend(state=state, instance_id=instance_id)
     else:
-        from sandboxd.backends.bubblewrap import BubblewrapBackend
+        from sandboxd.backends.bubblewrap.backend import BubblewrapBackend
 
-        own = BubblewrapBackend(instance)
-    docker = DockerBackend(instance, plant=config.plant, helper_image=config.helper_image)
-    return {backend.kind: backend for backend in (docker, own, LocalBackend(instance))}
+        own = BubblewrapBackend(state=state, instance_id=instance_id)
+    docker = DockerBackend(
+        node_id=instance.node_id,
+        instance_id=instance_id,
+        state=state,
+        plant=config.plant,
+        helper_image=config.helper_image,
+    )
+    local = LocalBackend(state=state, instance_id=instance_id)
+    return {backend.kind: backend for backend in (docker, own, local)}
 
 
 def _ways(config: Config) -> Callable[[pb.NetworkPolicy, Planted, Callable[[pb.EgressDecision], None]], Way]:
