@@ -105,9 +105,12 @@ class ProcessConverter:
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
         environment = {**kept, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         command = (sys.executable, "-P", "-m", "quickstarted.docs.worker")
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment
+            )
+        except OSError as error:
+            raise ReadError(Problem.CONVERSION, f"The converter can't be started: {error}.") from error
         self._all.add(process)
         return process
 

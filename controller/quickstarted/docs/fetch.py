@@ -12,13 +12,14 @@ from typing import Protocol
 import httpcore
 import httpx
 
+from quickstarted import __version__
 from quickstarted.docs.dial import CheckedBackend, CheckedTransport, tls_context
 from quickstarted.docs.inflate import ACCEPTED, MAX_BYTES, inflate
 from quickstarted.docs.problems import Problem, ReadError
 from quickstarted.docs.url import without_fragment
 
 PRODUCT = "quickstarted"  # what robots.txt files may name (RFC 9309, section 2.2.1)
-USER_AGENT = f"{PRODUCT}/0.1 (reads documentation to test it; one request at a time)"
+USER_AGENT = f"{PRODUCT}/{__version__} (reads documentation to test it; one request at a time)"
 # As a browser asks: pages that are made for people are what is tested.
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
@@ -71,15 +72,18 @@ class HttpFetcher:
         """Raises ReadError when it can't be had whole within `seconds` and the limits."""
         sent = {"user-agent": USER_AGENT, "accept": ACCEPT, "accept-language": "en", "accept-encoding": ACCEPTED}
         timeout = httpx.Timeout(self._idle, connect=CONNECT_SECONDS, pool=None)
-        request = httpx.Request(
-            "GET", without_fragment(url), headers={**sent, **(headers or {})}, extensions={"timeout": timeout.as_dict()}
-        )
         if self._transport is None:
             self._transport = CheckedTransport(self._backend, self._context or tls_context())
         limit = max(0.001, min(seconds, REQUEST_SECONDS))
         try:
             async with asyncio.timeout(limit):
                 with _told(url):
+                    request = httpx.Request(
+                        "GET",
+                        without_fragment(url),
+                        headers={**sent, **(headers or {})},
+                        extensions={"timeout": timeout.as_dict()},
+                    )
                     response = await self._transport.handle_async_request(request)
                     try:
                         raw = await self._read(response, url)

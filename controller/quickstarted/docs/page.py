@@ -68,7 +68,8 @@ def _about(decoded: Decoded) -> list[str]:
     found = (
         "nobody said which charset" if decoded.how == "fallback" else f"charset {decoded.charset} by its {decoded.how}"
     )
-    return [f"{decoded.replaced} characters of this page could not be decoded ({found}); they show as \ufffd."]
+    count = "1 character" if decoded.replaced == 1 else f"{decoded.replaced} characters"
+    return [f"{count} of this page could not be decoded ({found}); shown as \ufffd."]
 
 
 def _html(text: str, url: str, how: str) -> Page:

@@ -39,6 +39,7 @@ class Problem(StrEnum):
     # the snapshot
     OFFLINE = "not_in_snapshot"
     SNAPSHOT = "snapshot_corrupt"
+    SNAPSHOT_WRITE = "snapshot_not_written"
 
 
 _BLOCKED = frozenset(

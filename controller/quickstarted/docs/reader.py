@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from quickstarted.docs.affordances import affordance_of, llms_files_of, probe, variants_of
@@ -276,6 +277,8 @@ class DocsReader:
 
     def _target(self, url: str, location: str) -> str:
         """Where a redirect leads. It is judged when its turn comes."""
+        with suppress(UnicodeError):  # headers are read as Latin-1; what is sent in them is UTF-8
+            location = location.encode("latin-1").decode("utf-8")
         try:
             return self._source.options.docs_map.public(resolve(location, base=without_fragment(url), hosts=()))
         except ReadError as error:

@@ -160,11 +160,19 @@ class DocsSource:
             self._refreshed.add(url)
             return Got(stored.response, from_snapshot=True)
         if response.status < 400 or response.status in (404, 410):
-            await asyncio.to_thread(snapshot.store, response)
+            await self._keep(snapshot, response)
             self._refreshed.add(url)
             if stored:
                 _tell_change(stored, response, record)
         return Got(response)
+
+    async def _keep(self, snapshot: Snapshot, response: Response) -> None:
+        """A page that can't be kept is not given: the run would not be what its snapshot says."""
+        try:
+            await asyncio.to_thread(snapshot.store, response)
+        except OSError as error:
+            message = f"{response.url} was read but can't be kept in the snapshot: {error}."
+            raise ReadError(Problem.SNAPSHOT_WRITE, message) from error
 
     async def _stored(self, snapshot: Snapshot, url: str) -> Stored | None:
         """A copy that can't be trusted is fetched again, unless the run is offline."""

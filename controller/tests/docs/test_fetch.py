@@ -12,6 +12,9 @@ from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import RequestReceived
 from quickstarted.docs.dial import AddressRules, CheckedBackend, resolve_name, tls_context
 from quickstarted.docs.fetch import HttpFetcher, Response
 from quickstarted.docs.problems import Problem, ReadError
@@ -313,3 +316,35 @@ def test_the_systems_authorities_are_used_when_an_operator_names_none(monkeypatc
     context = tls_context()
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname
+
+
+async def test_http_2_is_spoken_with_a_server_that_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = certificate(tmp_path, "docs.test")
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "docs.test.pem"))
+    seen: list[dict[bytes, bytes]] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = H2Connection(H2Configuration(client_side=False, header_encoding=None))
+        connection.initiate_connection()
+        writer.write(connection.data_to_send())
+        while data := await reader.read(65_536):
+            for event in connection.receive_data(data):
+                if isinstance(event, RequestReceived):
+                    seen.append(dict(event.headers))
+                    connection.send_headers(event.stream_id, [(":status", "200"), ("content-type", "text/html")])
+                    connection.send_data(event.stream_id, b"<p>two", end_stream=True)
+            writer.write(connection.data_to_send())
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    dialler = Dialler({443: server.sockets[0].getsockname()[1]})
+    fetcher = HttpFetcher(CheckedBackend(AddressRules(), names({"docs.test": [PUBLIC]}), dialler))
+    for _ in range(2):
+        response = await fetcher.get("https://docs.test/a?b", seconds=20)
+        assert (response.status, response.body, response.header("content-type")) == (200, b"<p>two", "text/html")
+    assert [(request[b":authority"], request[b":path"]) for request in seen] == [(b"docs.test", b"/a?b")] * 2
+    assert len(dialler.dialled) == 1
+    await fetcher.close()
+    server.close()

@@ -59,5 +59,5 @@ def test_characters_that_were_lost_are_told() -> None:
     page = make_page(b"<p>a\xff", "text/html; charset=utf-8", "https://docs.test/a")
     assert page.markdown == "a\ufffd"
     assert page.notes == [
-        "1 characters of this page could not be decoded (charset utf-8 by its header); they show as \ufffd."
+        "1 character of this page could not be decoded (charset utf-8 by its header); shown as \ufffd."
     ]

@@ -159,6 +159,16 @@ async def test_a_redirect_is_followed_and_recorded(site: Site, status: int) -> N
     await run.close()
 
 
+async def test_a_redirect_may_name_letters_beyond_ascii(site: Site) -> None:
+    site.pages |= {
+        "/old": Reply(status=302, headers=[("location", "/caf\u00e9".encode().decode("latin-1"))]),
+        "/caf%C3%A9": html("<p>Coffee"),
+    }
+    run = Run(site)
+    assert "Coffee" in await run.attempt().read("/old")
+    await run.close()
+
+
 async def test_a_fragment_is_inherited_by_a_redirect(site: Site) -> None:
     site.pages["/old"] = redirect("/start")
     run = Run(site)
@@ -570,6 +580,15 @@ async def test_refresh_asks_once_a_run_with_validators_and_tells_what_changed(si
     await second.read("/next")
     assert second.kinds() == ["docs_read", "docs_read"]
     assert site.paths() == ["/start", "/next"]
+    await run.close()
+
+
+async def test_a_page_that_can_not_be_kept_is_not_given(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "objects").write_text("in the way")
+    run = Run(site, DocsOptions(snapshot=tmp_path))
+    attempt = run.attempt()
+    assert "can't be kept in the snapshot" in await attempt.read(ENTRY)
+    assert attempt.last["reason"] == "snapshot_not_written"
     await run.close()
 
 
