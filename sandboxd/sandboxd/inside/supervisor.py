@@ -256,6 +256,7 @@ class Supervisor:
             return
         finally:
             streams.close()
+        os.set_blocking(report, False)
         self._commands[frame.number] = Guarded(frame.number, command, guard, report)
         self._poll.register(report, select.POLLIN)
 
@@ -318,8 +319,11 @@ class Supervisor:
             self._poll.unregister(descriptor)
 
     def _read_report(self, command: Guarded) -> bool:
-        """Take one record; False at the end."""
-        record = os.read(command.report, RECORD.size)
+        """Take one record, if there is one; False at the end."""
+        try:
+            record = os.read(command.report, RECORD.size)
+        except BlockingIOError:
+            return True
         if len(record) < RECORD.size:
             return False
         kind, first, second = RECORD.unpack(record)
@@ -340,13 +344,10 @@ class Supervisor:
             self._send(Frame(frames.EXITED, command.number, [b"%d" % (code if code >= 0 else 128 - code), b""]))
 
     def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == 0:
-                break
+        ended = _reaped()
+        # Guards first: what one said last tells whose a main process was.
+        guards = {command.guard for command in self._commands.values()}
+        for pid, status in sorted(ended, key=lambda each: each[0] not in guards):
             self._ended(pid, status)
         if lost := self._without_guard():
             table = processes.read_table()
@@ -358,19 +359,20 @@ class Supervisor:
         for command in list(self._commands.values()):
             if command.guard == pid:
                 command.guard = 0
-                self._poll_no_more(command)
-                while self._read_report(command):
-                    pass
+                self._read_last_reports(command)
                 if status == 0:
                     self._finish(command)
                 return
-            if not command.guard and command.main == pid:
+            if command.main == pid:
                 self._tell_status(command, status)
                 return
 
-    def _poll_no_more(self, command: Guarded) -> None:
+    def _read_last_reports(self, command: Guarded) -> None:
         with contextlib.suppress(KeyError):  # its end has been read already
             self._poll.unregister(command.report)
+        os.set_blocking(command.report, True)
+        while self._read_report(command):
+            pass
 
     def _finish(self, command: Guarded) -> None:
         if not command.ended:
@@ -413,6 +415,20 @@ class Supervisor:
         largest = max(sizes, key=lambda number: sizes[number])
         self._send(Frame(frames.LIMIT, largest, [b"memory"]))
         self._end(self._commands[largest])
+
+
+def _reaped() -> list[tuple[int, int]]:
+    """The children that have ended, and how."""
+    ended = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            break
+        if pid == 0:
+            break
+        ended.append((pid, status))
+    return ended
 
 
 def main() -> None:

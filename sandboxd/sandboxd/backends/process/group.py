@@ -77,7 +77,7 @@ class Group:
             (self.directories["memory"] / "memory.memsw.limit_in_bytes").write_text(str(limits.memory_bytes))
 
     def take(self, pid: int) -> bool:
-        """Put a process in, and with it what it starts from now on; False, with the group removed, when that can't be."""
+        """Put a process in, and so what it starts from now on; False, with the group removed, when that can't be."""
         try:
             for directory in set(self.directories.values()):
                 (directory / "cgroup.procs").write_text(str(pid))
