@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 import time
 from collections.abc import Callable, Coroutine
@@ -105,20 +106,25 @@ class Registry:
         """Remove what dead instances left: at the start, and now and then for daemons that die beside this one."""
         while True:
             dead = self.instance.dead()
-            clean = True
-            for backend in self.backends.all():
-                try:
-                    removed = await backend.reap()
-                except BackendError as error:
-                    clean = clean and error.reason != "BACKEND_DOWN"
-                    _log.warning("reap_failed", backend=backend.kind.value, error=error.message)
-                else:
-                    if removed:
-                        _log.info("reaped", backend=backend.kind.value, sandboxes=list(removed))
-            if clean:
-                for name in dead:
+            reaped = {backend.kind.value for backend in self.backends.all() if await self._reap_backend(backend)}
+            for name in dead:
+                entries = await asyncio.to_thread(journal.read, self.instance.state / "instances" / name)
+                # Its directory is what later starts find it by: kept until all that it can have left is gone.
+                if {entry.backend for entry in entries} <= reaped:
                     await asyncio.to_thread(self.instance.forget, name)
             await asyncio.sleep(REAP_SECONDS)
+
+    async def _reap_backend(self, backend: Backend) -> bool:
+        """Whether nothing of dead instances is left on a backend."""
+        try:
+            removed = await backend.reap()
+        except BackendError as error:
+            level = logging.DEBUG if error.reason == "BACKEND_DOWN" else logging.WARNING
+            _log.log(level, "reap_failed", backend=backend.kind.value, error=error.message)
+            return False
+        if removed:
+            _log.info("reaped", backend=backend.kind.value, sandboxes=list(removed))
+        return True
 
     async def _sweep(self) -> None:
         while True:
