@@ -37,9 +37,10 @@ from sandboxd.backends.docker.cgroup import (
 )
 from sandboxd.backends.docker.client import EngineClient, EngineDownError, Lane
 from sandboxd.backends.docker.command import Command, CommandSpec, OutputPipe
+from sandboxd.backends.docker.distant import DistantCounters
 from sandboxd.backends.docker.files import EngineFiles, HostFiles
 from sandboxd.backends.docker.making import Made
-from sandboxd.backends.docker.watch import Watch
+from sandboxd.backends.docker.watch import COUNTER_SECONDS, Watch
 from sandboxd.egress.plant.planter import Place, Planter, PlantError
 from sandboxd.environment import WORKSPACE
 
@@ -47,6 +48,9 @@ from sandboxd.environment import WORKSPACE
 SWEEP_SECONDS = 3.0
 VSOCK_SECONDS = 10.0
 EPERM = "1"
+KILLED = 128 + signal.SIGKILL
+# Between two questions to an engine elsewhere about a container's limits.
+DISTANT_SECONDS = 5.0
 
 
 class Reach(StrEnum):
@@ -93,7 +97,9 @@ class DockerSandbox:
         self._left: list[CommandGroup] = []
         self._number = 0
         self._destroyed: asyncio.Task[None] | None = None
-        self._watch = Watch(made.request.limits, self._count, self._disk)
+        self._distant = None if self.groups else DistantCounters(made.id)
+        pause = COUNTER_SECONDS if self.groups else DISTANT_SECONDS
+        self._watch = Watch(made.request.limits, self._count, self._disk, pause)
         self._watch.start()
 
     # The network.
@@ -179,7 +185,7 @@ class DockerSandbox:
             sink,
             OutputPipe(self._box.shared) if self._box.shared is not None else None,
         )
-        before = await self._watch.check()
+        before = await self._watch.check() if self.groups else self._watch.memory
         refused = await command.begin(lambda pid: self._commands.place(name, pid) if self._commands else None)
         running = DockerRunning(self, request.exec_id, command, refused, before)
         if refused is None:
@@ -190,13 +196,14 @@ class DockerSandbox:
         """Place commands in these groups from now on; for hosts that have both hierarchies."""
         self._commands = commands
 
-    async def ended_command(self, exec_id: str, command: Command) -> int:
+    async def ended_command(self, exec_id: str, command: Command, code: int) -> int:
         """Take a command off the list; how often memory ran out so far."""
         self._running.pop(exec_id, None)
         if command.group is not None:
             self._left.append(command.group)
         self._left = [group for group in self._left if not group.remove()]
-        return await self._watch.check()
+        # Asking an engine costs as much as a command.
+        return await self._watch.check() if self.groups or code == KILLED else self._watch.memory
 
     async def sweep(self, command: Command, number: int) -> None:
         """Signal everything that a command started, from inside: where control groups are out of reach."""
@@ -233,9 +240,12 @@ class DockerSandbox:
             yield hit
 
     async def _count(self) -> Counters:
-        if self.groups:
+        if self._distant is None:
             return counters(self.groups)
-        return Counters(0, 0)
+        try:
+            return await self._client.call(self._distant.read)
+        except (docker.errors.APIError, EngineDownError):
+            return Counters(self._watch.memory, 0)  # it is ending, and that is told elsewhere
 
     async def _disk(self, enough: int) -> int:
         upper = self._box.upper
@@ -323,8 +333,8 @@ class DockerRunning:
         if refused is not None:
             return refused
         exited = await self._command.finish()
-        memory = await self._sandbox.ended_command(self._id, self._command)
-        if exited.code == 128 + signal.SIGKILL and memory > self._memory:
+        memory = await self._sandbox.ended_command(self._id, self._command, exited.code)
+        if exited.code == KILLED and memory > self._memory:
             return Exited(exited.code, exited.signal, oom=True)
         return exited
 

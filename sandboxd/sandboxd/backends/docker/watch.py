@@ -42,9 +42,14 @@ class Watch:
     """The watcher of one container. `disk` measures it, `count` reads the kernel's counters."""
 
     def __init__(
-        self, limits: Limits, count: Callable[[], Awaitable[Counters]], disk: Callable[[int], Awaitable[int]]
+        self,
+        limits: Limits,
+        count: Callable[[], Awaitable[Counters]],
+        disk: Callable[[int], Awaitable[int]],
+        pause: float = COUNTER_SECONDS,
     ) -> None:
         self._limits = limits
+        self._pause = pause
         self._count = count
         self._disk = disk
         self._memory = _Level()
@@ -74,6 +79,11 @@ class Watch:
             self._hits.put_nowait(None)
         return hit
 
+    @property
+    def memory(self) -> int:
+        """How often memory ran out when the counters were last read."""
+        return self._memory.value
+
     async def check(self) -> int:
         """Read the kernel's counters now; how often memory ran out so far."""
         counted = await self._count()
@@ -85,7 +95,7 @@ class Watch:
 
     async def _counters(self) -> None:
         while True:
-            await asyncio.sleep(COUNTER_SECONDS)
+            await asyncio.sleep(self._pause)
             await self.check()
 
     async def _layer(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 from sandboxd.backends.base import Exited, LimitHit
@@ -154,12 +153,24 @@ async def test_orphans_are_reaped(make: Make, image: str) -> None:
     await until(found)
 
 
-async def test_memory_that_runs_out_is_told_as_that(box: Box) -> None:
+@pytest.mark.parametrize("way", ["direct", "helper", "relay"])
+async def test_memory_that_runs_out_is_told_as_that(make: Make, own: Instance, engine: Engine, way: str) -> None:
+    box = await make(of=backend_of(own, engine.host, way))
     exited, _ = await box.python("x = bytearray(800 << 20)")
     assert exited == Exited(137, signal=9, oom=True)
     async with asyncio.timeout(20):
         assert await anext(box.sandbox.limits_hit()) == LimitHit("memory", 512 << 20)
     assert (await box.sh("kill -9 $$"))[0] == Exited(137, signal=9)
+
+
+@pytest.mark.parametrize("way", ["helper", "relay"])
+async def test_processes_that_run_out_are_told_wherever_the_engine_is(
+    make: Make, own: Instance, engine: Engine, way: str
+) -> None:
+    box = await make(of=backend_of(own, engine.host, way))
+    await box.start("sh", "-c", "f() { f | f & }; f; sleep 1000")
+    async with asyncio.timeout(30):
+        assert await anext(box.sandbox.limits_hit()) == LimitHit("pids", 200)
 
 
 FILLS = {
@@ -169,6 +180,13 @@ FILLS = {
     "sleep 60",
     "seventy thousand empty files": 'python3 -c \'for i in range(70000): open(f"f{i}", "w")\'',
 }
+
+
+async def test_an_engine_elsewhere_tells_the_disk_limit_too(make: Make, own: Instance, engine: Engine) -> None:
+    box = await make(of=backend_of(own, engine.host, "relay"))
+    await box.sh(FILLS["the workspace"])
+    async with asyncio.timeout(30):
+        assert await anext(box.sandbox.limits_hit()) == LimitHit("disk", 64 << 20)
 
 
 @pytest.mark.parametrize("fill", FILLS.values(), ids=FILLS.keys())
@@ -198,7 +216,3 @@ async def test_a_command_is_ended_from_inside_where_control_groups_are_out_of_re
     assert (await running.wait()).signal == 9
     assert (await box.sh(SLEEPERS))[1].strip() == "2"
     await other.kill()
-
-
-def test_no_group_of_a_command_is_left() -> None:
-    assert [path for path in Path("/sys/fs/cgroup").glob("**/command-*") if "docker" in str(path)] == []

@@ -41,8 +41,11 @@ async def gone(api: docker.APIClient, instance_id: str) -> None:
 async def test_destroying_leaves_nothing_and_may_be_repeated(make: Make, api: docker.APIClient, own: Instance) -> None:
     box = await make()
     await box.start("sh", "-c", "setsid sleep 1001 & sleep 1002")
+    groups = box.sandbox.groups.values()
+    assert any(group.glob("command-*") for group in groups)
     await box.sandbox.destroy()
     await box.sandbox.destroy()
+    assert [group for group in groups if group.exists()] == []
     assert containers(api, own.instance_id) == []
     assert list((own.directory / "docker").iterdir()) == []
     assert not Path(f"/proc/{box.sandbox.pid}").exists()
