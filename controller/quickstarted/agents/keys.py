@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+from quickstarted.agents.model import Conversation, ModelFaultError, Reply, ToolOutput
 
 
 class KeyMissingError(Exception):
@@ -29,6 +31,31 @@ URL_VARIABLES = {
     "openai": "OPENAI_BASE_URL",
     "gemini": "GOOGLE_GEMINI_BASE_URL",
 }
+
+
+class Redacting:
+    """A conversation whose errors never tell the key, whatever the API's error texts repeat."""
+
+    def __init__(self, conversation: Conversation, secret: str) -> None:
+        self._inner = conversation
+        self._secret = secret
+
+    async def reply(self) -> Reply:
+        try:
+            return await self._inner.reply()
+        except ModelFaultError as fault:
+            fault.message = fault.message.replace(self._secret, "[key]")
+            fault.args = (fault.message,)
+            raise
+
+    def answer(self, outputs: Sequence[ToolOutput]) -> None:
+        self._inner.answer(outputs)
+
+    def say(self, text: str) -> None:
+        self._inner.say(text)
+
+    async def close(self) -> None:
+        await self._inner.close()
 
 
 def find(agent: str, environ: Mapping[str, str], base_url: str | None = None) -> Credentials:

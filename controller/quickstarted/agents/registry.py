@@ -96,7 +96,7 @@ class ModelAgent:
     async def run(self, task: Task, tools: Toolbox) -> AgentOutcome:
         if self._open is None:
             self._open = _opener(await asyncio.to_thread(_adapter, self.name), self._model, self._credentials)
-        conversation = self._open(prompt.opening(task))
+        conversation = keys.Redacting(self._open(prompt.opening(task)), self._credentials.key)
         try:
             return await Loop(conversation, tools).run()
         finally:
