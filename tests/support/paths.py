@@ -9,13 +9,14 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from quickstarted_api.v1 import sandbox_pb2 as pb
 
 from tests.support.dns_message import question
 from tests.support.gateway import Rig, client_hello, connect_request
 
-Layer = pb.EgressLayer.ValueType
+Layer: TypeAlias = pb.EgressLayer.ValueType
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from sandboxd.egress.policy import Target
 from sandboxd.egress.record import Record
 from sandboxd.egress.refusal import Reason, Refusal
 from sandboxd.egress.relay import drain
-from sandboxd.egress.wire import ClientGoneError, Pulse, Wire
+from sandboxd.egress.wire import ClientGoneError, Pulse, Wire, why
 
 _MAX_INTERIM = 16  # 1xx responses before the final one; servers send one or two
 # RFC 9110, section 9.2.2: these may be sent again when a kept connection turns out to be closed.
@@ -177,7 +177,7 @@ class Exchange:
                 try:
                     more = await wire.fill()
                 except OSError as error:
-                    raise Refusal(pb.UPSTREAM_CLOSED, error.strerror or "the connection broke") from None
+                    raise Refusal(pb.UPSTREAM_CLOSED, why(error)) from None
                 if not more:
                     raise Refusal(pb.UPSTREAM_CLOSED, "the server hung up without an answer")
                 pulse.beat()
@@ -223,7 +223,7 @@ class Exchange:
         except TimeoutError:
             raise
         except OSError as error:
-            raise Refusal(pb.UPSTREAM_CLOSED, error.strerror or "the connection broke") from None
+            raise Refusal(pb.UPSTREAM_CLOSED, why(error)) from None
         if not whole and not body.end():
             raise Refusal(pb.UPSTREAM_CLOSED, "the server hung up inside the body (RFC 9112, section 8)")
 
@@ -237,7 +237,7 @@ class Exchange:
         try:
             await self._wire.write(data)
         except OSError as error:
-            raise Refusal(pb.UPSTREAM_CLOSED, error.strerror or "the connection broke") from None
+            raise Refusal(pb.UPSTREAM_CLOSED, why(error)) from None
         self._record.bytes_up += len(data)
 
 

@@ -45,7 +45,7 @@ _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Gateway:
-    """One sandbox's way out. `start` and `close` are called once each; it owns the planted sockets from `start` on."""
+    """One sandbox's way out, started once. It owns the planted sockets; closing it again does nothing."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class Gateway:
 
     async def close(self) -> None:
         """End every connection and close every socket; return when that is done."""
-        for acceptor in self._acceptors:
-            acceptor.close()
+        while self._acceptors:
+            self._acceptors.pop().close()
         self._nameserver.close()
         while self._tasks:
             for task in self._tasks:
@@ -182,6 +182,9 @@ class Gateway:
             await path
         except (ClientGoneError, OSError):
             client.abort()
+        except asyncio.CancelledError:  # the gateway closes: what the client got is not the whole
+            client.abort()
+            raise
         except Exception:  # noqa: BLE001 - a bug here must end this connection only, and be seen
             _log.exception("a connection's path failed")
             client.abort()

@@ -40,9 +40,10 @@ class Nameserver:
 
     def close(self) -> None:
         """Stop reading; the socket is its owner's to close."""
-        self._loop.remove_reader(self._udp)
         if self._pause is not None:
             self._pause.cancel()
+        if self._udp.fileno() >= 0:
+            self._loop.remove_reader(self._udp)
 
     def answer(self, message: bytes) -> bytes | None:
         """The response to a message; None when it gets none."""

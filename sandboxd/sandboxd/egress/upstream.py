@@ -21,6 +21,7 @@ from quickstarted_api.v1 import sandbox_pb2 as pb
 from sandboxd.egress.limits import GatewayLimits, NameBudget
 from sandboxd.egress.policy import Policy
 from sandboxd.egress.refusal import Refusal
+from sandboxd.egress.wire import why
 
 Resolver = Callable[[str], Awaitable[Sequence[str]]]
 """The addresses of a canonical name. Raises OSError (socket.gaierror) when there are none."""
@@ -69,7 +70,7 @@ class Upstreams:
         except TimeoutError:
             raise Refusal(pb.DNS_FAILURE, f"no answer within {self._limits.resolve:g} s") from None
         except OSError as error:
-            raise Refusal(pb.DNS_FAILURE, error.strerror or type(error).__name__) from None
+            raise Refusal(pb.DNS_FAILURE, why(error)) from None
         addresses = tuple(dict.fromkeys(str(unwrapped(ip_address(address))) for address in found))
         if not addresses:
             raise Refusal(pb.DNS_FAILURE, "the name has no address")
@@ -82,7 +83,7 @@ class Upstreams:
             try:
                 reason = deny_reason(address, self._allow_private, own=is_own)
             except OSError as error:
-                raise Refusal(pb.CONNECT_FAILURE, f"{address} can't be judged: {error.strerror}") from None
+                raise Refusal(pb.CONNECT_FAILURE, f"{address} can't be judged: {why(error)}") from None
             if reason is not None:
                 raise Refusal(pb.PRIVATE_ADDRESS, f"{host} is {address}: {reason}")
 
@@ -100,7 +101,7 @@ class Upstreams:
                         failures.append(f"{address}: no answer")
                     except OSError as error:
                         timed_out = False
-                        failures.append(f"{address}: {error.strerror or type(error).__name__}")
+                        failures.append(f"{address}: {why(error)}")
         except TimeoutError:
             failures.append(f"no connection within {self._limits.connect:g} s")
         raise Refusal(pb.UPSTREAM_TIMEOUT if timed_out else pb.CONNECT_FAILURE, "; ".join(failures))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import struct
 from types import TracebackType
@@ -95,6 +96,11 @@ class Wire:
     def close(self) -> None:
         """End a connection in order."""
         self.socket.close()
+
+
+def why(error: OSError) -> str:
+    """An error of the system in a phrase; asyncio puts addresses into some."""
+    return os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or type(error).__name__
 
 
 def _wake(ready: asyncio.Future[None]) -> None:

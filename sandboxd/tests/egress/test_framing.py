@@ -20,6 +20,8 @@ from sandboxd.egress.framing import (
 from sandboxd.egress.http1 import Framing
 from sandboxd.egress.refusal import Refusal
 
+from tests.support.splits import byte_by_byte, cut_at
+
 
 def read(body: ChunkedBody | SizedBody | OpenBody, pieces: list[bytes]) -> tuple[bytes, bytes]:
     """Payload, and what is left over."""
@@ -78,7 +80,7 @@ def test_chunks(data: bytes, payload: bytes, rest: bytes) -> None:
     ],
 )
 def test_chunks_that_are_refused(data: bytes) -> None:
-    for pieces in ([data], [data[i : i + 1] for i in range(len(data))]):
+    for pieces in ([data], byte_by_byte(data)):
         with pytest.raises(Refusal) as refused:
             read(ChunkedBody(), pieces)
         assert refused.value.reason == pb.MALFORMED_REQUEST
@@ -120,10 +122,8 @@ def outcome(pieces: list[bytes]) -> object:
 
 @given(st.one_of(st.binary(max_size=80), st.lists(PARTS, max_size=14).map(b"".join)), st.lists(st.integers(0, 80)))
 def test_any_split_of_the_bytes_gives_the_same_events(data: bytes, cuts: list[int]) -> None:
-    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    whole = outcome([data])
-    assert outcome([data[a:b] for a, b in zip(edges, edges[1:], strict=False)]) == whole
-    assert outcome([data[i : i + 1] for i in range(len(data))]) == whole
+    assert outcome(cut_at(data, cuts)) == outcome([data])
+    assert outcome(byte_by_byte(data)) == outcome([data])
 
 
 @given(CHUNKS, st.lists(st.integers(0, 200)), st.binary(max_size=10))
@@ -132,9 +132,7 @@ def test_what_is_written_in_chunks_is_read_back(
 ) -> None:
     data = b"".join(chunk(len(part))[:-2] + extension + b"\r\n" + part + b"\r\n" for part, extension in chunks)
     data += LAST_CHUNK + rest
-    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    pieces = [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
-    assert read(ChunkedBody(), pieces) == (b"".join(part for part, _ in chunks), rest)
+    assert read(ChunkedBody(), cut_at(data, cuts)) == (b"".join(part for part, _ in chunks), rest)
 
 
 @given(st.one_of(st.binary(max_size=80), st.lists(PARTS, max_size=14).map(b"".join)))

@@ -168,7 +168,9 @@ async def test_n16_a_server_can_not_tell_a_verdict() -> None:
 async def test_n19_an_offer_of_h2c_is_dropped_and_the_request_goes_on() -> None:
     async with running() as rig:
         fields = b"Connection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
-        answer = await rig.ask("proxy", b"GET http://registry.test/ HTTP/1.1\r\nHost: registry.test\r\n" + fields + b"\r\n")
+        answer = await rig.ask(
+            "proxy", b"GET http://registry.test/ HTTP/1.1\r\nHost: registry.test\r\n" + fields + b"\r\n"
+        )
         assert status_of(answer) == 200
         assert rig.upstream.received == b"GET / HTTP/1.1\r\nHost: registry.test\r\n\r\n"
 
@@ -195,10 +197,14 @@ RESPONSES = {
         b"5\r\nhello\r\n0\r\n\r\n",
     ),
     "interim responses before it": (
-        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"
-        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+        b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
         b"Content-Length: 5\r\n",
         b"hello",
+    ),
+    "S18 compressed data is not looked into": (
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\x1f\x8b\0\xff",
+        b"Content-Encoding: gzip\r\n",
+        b"\x1f\x8b\0\xff",
     ),
     "204 without a body": (b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", b"204 No Content\r\n", b"\r\n\r\n"),
     "304 without a body": (b"HTTP/1.1 304 No\r\nContent-Length: 5\r\n\r\n", b"Content-Length: 5\r\n", b"\r\n\r\n"),
@@ -232,7 +238,9 @@ async def test_chunks_go_to_a_client_of_http10_until_the_end() -> None:
 
 
 async def test_head_keeps_the_length_and_has_no_body() -> None:
-    async with running(upstream=Upstream(canned(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", OK, close=False))) as rig:
+    async with running(
+        upstream=Upstream(canned(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", OK, close=False))
+    ) as rig:
         client = await rig.connect("proxy")
         await client.send(b"HEAD http://registry.test/ HTTP/1.1\r\nHost: registry.test\r\n\r\n" + LAST)
         answer = await client.rest()
@@ -283,7 +291,7 @@ async def _swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         pass
 
 
-async def test_s09_a_client_that_waits_for_100_gets_it_from_the_gateway_once_it_is_allowed() -> None:
+async def test_a_client_that_waits_for_100_gets_it_from_the_gateway_once_it_is_allowed() -> None:
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         assert b"Expect" not in head
@@ -434,7 +442,9 @@ async def test_t16_a_captured_connection_is_judged_again_at_each_request() -> No
 
 @pytest.mark.parametrize("port", ["80", "443"])
 @pytest.mark.parametrize("address", ["127.1.200.200", "198.18.9.9", "8.8.8.8", "127.0.0.1"])
-async def test_t15_a_captured_connection_to_an_address_that_stands_for_no_name_is_reset(port: str, address: str) -> None:
+async def test_t15_a_captured_connection_to_an_address_that_stands_for_no_name_is_reset(
+    port: str, address: str
+) -> None:
     async with running() as rig:
         client = await rig.connect(port, address=address)
         assert await client.rest() == b"<reset>"
