@@ -18,8 +18,9 @@ _VOID = _words("area base br col embed hr img input link meta source track wbr")
 _LEFT_OUT = _words("nav footer script style template button svg noscript")
 _LEFT_OUT_CLASSES = _words(
     "headerlink linenos lineno linenodiv related sphinxsidebar sr-only footer nav-wrapper toc toctree copybtn "
-    "menu-bar sidebar apitoc"
+    "menu-bar sidebar apitoc nav"
 )
+_LEFT_OUT_IDS = ("toc", "sidebar", "global-nav")
 _LEFT_OUT_ROLES = _words("navigation search banner contentinfo")
 
 
@@ -85,16 +86,7 @@ class _Look(HTMLParser):
             or tag in _LEFT_OUT
             or bool(classes & _LEFT_OUT_CLASSES)
             or values.get("role") in _LEFT_OUT_ROLES
-            or values.get("id")
-            in (
-                "column2",
-                "toc",
-                "sidebar",
-                "docs-sidebar",
-                "docs-top-navigation",
-                "docs-bottom-navigation",
-                "docs-header",
-            )
+            or values.get("id") in _LEFT_OUT_IDS
         )
         self._open.append((tag, out))
         if tag == "pre" and not out:

@@ -16,7 +16,7 @@ from quickstarted_api.hosts import HostError, parse_host
 from quickstarted.docs.fetch import Response
 from quickstarted.docs.inflate import MAX_BYTES
 from quickstarted.docs.problems import Problem, ReadError
-from quickstarted.docs.url import port_of, resolve
+from quickstarted.docs.url import absolute, port_of
 
 _TYPES = {
     ".html": "text/html",
@@ -116,7 +116,7 @@ class DocsMap:
 
 def _preview(where: str) -> Preview:
     try:
-        url = where if _is_local(where) else resolve(where, base="", hosts=())
+        url = where if _is_local(where) else absolute(where, base="")
     except ReadError as error:
         raise DocsMapError(error.message) from None
     return Preview(url.partition("#")[0].rstrip("/"))

@@ -15,7 +15,7 @@ from quickstarted.docs.policy import DocsPolicy
 from quickstarted.docs.problems import Problem, ReadError
 from quickstarted.docs.snapshot import content_hash
 from quickstarted.docs.source import Got, Record, Source
-from quickstarted.docs.url import fragment_of, resolve, without_fragment
+from quickstarted.docs.url import absolute, fragment_of, resolve, without_fragment
 from quickstarted.task.model import Docs
 
 MAX_REDIRECTS = 10
@@ -280,7 +280,7 @@ class DocsReader:
         with suppress(UnicodeError):  # headers are read as Latin-1; what is sent in them is UTF-8
             location = location.encode("latin-1").decode("utf-8")
         try:
-            return self._source.options.docs_map.public(resolve(location, base=without_fragment(url), hosts=()))
+            return self._source.options.docs_map.public(absolute(location, base=without_fragment(url)))
         except ReadError as error:
             message = f"{without_fragment(url)} leads to {location[:200]!r}, which can't be followed: {error.message}"
             raise ReadError(error.problem, message) from None

@@ -11,7 +11,7 @@ from protego import Protego
 
 from quickstarted.docs.fetch import PRODUCT, Response
 from quickstarted.docs.problems import ReadError
-from quickstarted.docs.url import resolve
+from quickstarted.docs.url import absolute
 
 MAX_BYTES = 500 * 1024  # section 2.5: at least this much must be parsed
 MAX_REDIRECTS = 5  # section 2.3.1.2
@@ -60,7 +60,7 @@ class Robots:
             location = response.header("location")
             if response.status in (301, 302, 303, 307, 308) and location:
                 try:
-                    url = resolve(location, base=url, hosts=())
+                    url = absolute(location, base=url)
                 except ReadError:
                     return None
                 continue

@@ -22,21 +22,29 @@ _KEPT = "!#$%&'()*+,/:;=?@[]~-._"
 
 
 def resolve(text: str, *, base: str, hosts: Sequence[str]) -> str:
-    """The absolute URL meant by `text`: what surrounds it dropped, relative to `base`, https where a scheme is missing.
+    """The absolute URL that a model meant by `text`: what surrounds it is dropped, then it is as for `absolute`.
 
-    `hosts` are the documentation hosts: what begins with one of them, or a host below it, is no relative path. The
-    fragment is kept. The same for what it returns. Raises ReadError (malformed_url).
+    `hosts` are the documentation hosts: what begins with one of them, or a host below it, is no relative path; it gets
+    the scheme of `base`. Raises ReadError.
     """
     bare = _bare(text)
     if not bare:
         raise ReadError(Problem.MALFORMED_URL, "read_docs needs a URL; it was given none.")
+    return absolute(bare, base=base, hosts=hosts)
+
+
+def absolute(bare: str, *, base: str, hosts: Sequence[str] = ()) -> str:
+    """The canonical form of a URL, relative to `base` where it is relative. The fragment is kept.
+
+    The canonical form of what it returns is that itself. Raises ReadError (malformed_url, scheme_not_allowed,
+    userinfo_in_url).
+    """
     if len(bare) > MAX_URL:
         raise ReadError(Problem.MALFORMED_URL, f"The URL has {len(bare)} characters; {MAX_URL} are allowed.")
     if any(ord(character) < 32 or ord(character) == 127 for character in bare):
         raise ReadError(Problem.MALFORMED_URL, f"The URL {quoted(bare)} has a control character in it.")
     try:
-        absolute = _absolute(bare, base, hosts)
-        parts = urlsplit(absolute)
+        parts = urlsplit(_joined(bare, base, hosts))
         host, port = parts.hostname or "", parts.port  # .port raises for what is no port
     except ValueError as error:
         raise ReadError(Problem.MALFORMED_URL, f"{quoted(bare)} is not a URL: {error}.") from None
@@ -95,7 +103,7 @@ def _bare(text: str) -> str:
     return bare
 
 
-def _absolute(bare: str, base: str, hosts: Sequence[str]) -> str:
+def _joined(bare: str, base: str, hosts: Sequence[str]) -> str:
     bare = bare.replace("\\", "/") if _SCHEME.match(bare) or bare.startswith("\\") else bare
     match = _HOST_PORT.match(bare)
     if match and first_match(match[1].lower(), hosts):

@@ -51,6 +51,11 @@ BLOCKS = [
     ),
     ("tasks", '<ul><li><input type="checkbox" checked> a</li></ul>', "- [x] a"),
     ("a term and its definition", "<dl><dt>a</dt><dd>b</dd></dl>", "- **a**\n\n  b"),
+    (
+        "a signature keeps its links and loses its italics",
+        "<dl><dt>get(<em class='sig-param'>url</em>) <a href='s'>[source]</a></dt><dd>b</dd></dl>",
+        "- get(url) [\\[source\\]](https://docs.test/a/s)\n\n  b",
+    ),
     ("a quotation", "<blockquote><p>a</p><pre>b</pre></blockquote>", "> a\n>\n> ```\n> b\n> ```"),
     ("a rule", "a<hr>b", "a\n\n---\n\nb"),
     ("details with their summary", "<details><summary>S</summary>a</details>", "**S**\n\na"),
@@ -197,6 +202,11 @@ INNER_TABS = (
     "<div role=tablist><a role=tab>apt</a><a role=tab>dnf</a></div><p role=tabpanel>A</p><p role=tabpanel>B</p>"
 )
 TABS = [
+    (
+        "labels that are icons",
+        "<div class=console-block><label for=u title=Unix>\uf17c</label><section class=c-content-unix>A</section>",
+        ["**Tab 1 of 1: Unix**", "A"],
+    ),
     (
         "only the tab in front is in the page",
         '<b role="tab">npm</b><b role="tab" aria-selected="true">yarn</b><div role="tabpanel">A</div>',

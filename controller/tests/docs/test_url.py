@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from quickstarted.docs.problems import Problem, ReadError
-from quickstarted.docs.url import resolve
+from quickstarted.docs.url import absolute, resolve
 
 BASE = "https://docs.test/guide/start"
 HOSTS = ("docs.test", "other.test")
@@ -52,7 +52,7 @@ MEANT = [
 @pytest.mark.parametrize(("text", "url"), [row[1:] for row in MEANT], ids=[row[0] for row in MEANT])
 def test_what_is_meant(text: str, url: str) -> None:
     assert resolve(text, base=BASE, hosts=HOSTS) == url
-    assert resolve(url, base=BASE, hosts=HOSTS) == url
+    assert absolute(url, base=BASE) == url
 
 
 REFUSED = [
@@ -86,6 +86,11 @@ def test_what_is_refused(text: str, problem: Problem) -> None:
     assert "\n" not in caught.value.message
 
 
+@pytest.mark.parametrize("url", ["https://docs.test/a.", "https://docs.test/a_(b))", "https://docs.test/a,*"])
+def test_what_a_server_names_is_taken_to_the_letter(url: str) -> None:
+    assert absolute(url, base=BASE) == url
+
+
 def test_a_missing_scheme_is_that_of_the_page_before() -> None:
     assert resolve("docs.test/a", base="http://docs.test/", hosts=HOSTS) == "http://docs.test/a"
 
@@ -99,4 +104,4 @@ def test_any_text_is_resolved_for_good_or_refused(text: str) -> None:
     assert url.isascii()
     assert url.startswith(("http://", "https://"))
     assert " " not in url
-    assert resolve(url, base=BASE, hosts=HOSTS) == url
+    assert absolute(url, base=BASE) == url

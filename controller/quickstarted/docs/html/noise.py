@@ -31,7 +31,7 @@ _DROPPED_NAMES = words(
     "sidebar-drawer wy-nav-side md-sidebar md-header md-tabs md-footer md-source md-source-file navbar nav-links "
     "bd-sidebar-primary bd-header bd-header-article bd-footer bd-footer-content bd-footer-article td-sidebar "
     "td-page-meta vpnav vpsidebar vplocalnav vpdocfooter vpfooter site-footer site-header mobile-header "
-    "content-icon-container back-to-top "
+    "content-icon-container back-to-top nav global-nav "
     # about the page, not of it
     "edit-this-page theme-edit-this-page edit-link editlink edit-page last-updated theme-last-updated theme-doc-footer "
     "theme-doc-version-badge feedback docs-feedback page-feedback giscus cookie-banner cookie-consent announcement-bar "

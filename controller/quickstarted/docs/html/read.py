@@ -35,6 +35,7 @@ _CONTENT_NAMES = words(
 )
 _CONTENT_IDS = words("content main-content main furo-main-content docs-content readme")
 _CODE_BOXES = words("fragment code codeblock code-block source-code sourcecode cm-content view-lines")
+_SIGNATURE_PARTS = words("sig-param property")  # Sphinx sets parts of a signature in italics, which only breaks it up
 _WRAPPER_TABLES = words("table tr td th")
 _LEAVES = CODE_TAGS | words("code div table img br hr wbr iframe frame a span")
 # Elements that are nothing else when they have no attributes, and whether each is a block.
@@ -242,6 +243,8 @@ class Reader:
         target = self._frames[-1].element
         if names or target.tag == "admonition":
             tag, attrs = _boxed(tag, attrs, names, target)
+        if tag == "em" and names & _SIGNATURE_PARTS:
+            tag = "span"
         candidate = _is_candidate(tag, attrs, names)
         meaningful = tag in BLOCKS or tag in INLINE or candidate or tag == "admonition-title"
         is_block = tag in BLOCKS or tag in BLOCK_WRAPPERS or candidate
@@ -322,8 +325,11 @@ def _mark(target: Element) -> None:
 
 
 def _label(node: LexborNode, attrs: dict[str, str | None]) -> str:
-    words = " ".join(node.text(separator=" ").split())[:100]
-    return words or attrs.get("data-title") or attrs.get("aria-label") or attrs.get("title") or ""
+    """A tab's label; one that is only an icon of a font has its name elsewhere."""
+    text = " ".join(node.text(separator=" ").split())[:100]
+    if any(character.isalnum() for character in text):
+        return text
+    return attrs.get("data-title") or attrs.get("aria-label") or attrs.get("title") or text
 
 
 def _is_candidate(tag: str, attrs: dict[str, str | None], names: frozenset[str]) -> bool:

@@ -155,7 +155,7 @@ def styled(element: Element, style: Style, links: Links) -> Style:
         if href:
             links.count += 1
             return _with(style, href=href)
-    elif tag in ("b", "strong", "dt"):
+    elif tag in ("b", "strong"):
         return style if style.bold else _with(style, bold=True)
     elif tag in ("i", "em", "var"):
         return style if style.italic else _with(style, italic=True)

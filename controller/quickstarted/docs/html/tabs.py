@@ -13,9 +13,9 @@ from selectolax.lexbor import LexborNode
 from quickstarted.docs.html.names import words
 from quickstarted.docs.html.tree import Element
 
-# Containers of radio buttons with labels: MkDocs Material, sphinx-design, sphinx-inline-tabs, VitePress.
-RADIO_SETS = words("tabbed-set tab-set sd-tab-set vp-code-group")
-_RADIO_PANELS = words("tabbed-block tab-content sd-tab-content")
+# Containers of radio buttons with labels: MkDocs Material, sphinx-design, sphinx-inline-tabs, VitePress, Django.
+RADIO_SETS = words("tabbed-set tab-set sd-tab-set vp-code-group console-block")
+_RADIO_PANELS = words("tabbed-block tab-content sd-tab-content c-content-unix c-content-win")
 _STRIPS = words("nav-tabs tabs-nav tablist")
 
 

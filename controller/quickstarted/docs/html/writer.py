@@ -124,8 +124,9 @@ class Writer:
             self._item(element, top)
         elif tag == "dt":
             self._container("- ", "  ")
-            self._runs += collect(element, self._links, styled(element, top.style, self._links), self._waiting.append)
-            self._flush()
+            # A term is bold; a signature with links in it would only be cut into pieces.
+            style = Style(top.style.href, bold=True) if not element.blocky and _is_text(element) else top.style
+            self._line_of(element, style)
             self._containers.pop()
         elif not element.blocky:
             self._line(element, top.style)
@@ -312,6 +313,10 @@ class Writer:
 
 
 _FITS_A_TIGHT_ITEM = words("p ul ol")
+
+
+def _is_text(element: Element) -> bool:
+    return all(not isinstance(child, Element) for child in element.children)
 
 
 def _is_tight(items: Element) -> bool:
