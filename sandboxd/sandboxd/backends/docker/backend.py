@@ -8,6 +8,7 @@ import hashlib
 import platform
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,11 +98,17 @@ class DockerBackend:
             if not available.available:
                 raise BackendError("BACKEND_UNSUPPORTED", available.why, why=available.why, remedy=available.remedy)
         image = await self._images.get(request.image)
+        request = self._possible(request)
         async with self._creating:
             made = await self._make(request, image)
             reach = self._reach = self._reach or _detect(made)
         made.timings["pull"] = image.seconds
         return DockerSandbox(self._client, made, reach, self._planter(made, reach), self._maker.remove)
+
+    def _possible(self, request: SandboxRequest) -> SandboxRequest:
+        """The request with no more processors than the engine has, which refuses to be asked for more."""
+        cpus = min(request.limits.cpus, float(self._info.get("NCPU") or request.limits.cpus))
+        return replace(request, limits=replace(request.limits, cpus=cpus))
 
     async def _make(self, request: SandboxRequest, image: Image) -> Made:
         profile = self._profile()
@@ -148,7 +155,7 @@ class DockerBackend:
         if reach is Reach.HOST:
             return DirectPlanter()
         companions = DockerCompanions(
-            self._client, self._images, self._owner, made, self._profile(), self._helper_image
+            self._client, self._images, self._owner, made, self._profile(), self._helper_image, self._maker.unremoved
         )
         return HelperPlanter(companions, self._home) if reach is Reach.USER else RelayPlanter(companions)
 
@@ -192,6 +199,6 @@ def _detect(made: Made) -> Reach:
     groups = container_groups(made.pid, made.id)
     if not groups or made.shared is None:
         return Reach.REMOTE
-    if may_enter(made.pid) and CommandGroups.of(groups) is not None:
+    if may_enter(made.pid) and CommandGroups.of(groups, made.pid) is not None:
         return Reach.HOST
     return Reach.USER

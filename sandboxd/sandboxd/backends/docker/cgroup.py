@@ -61,17 +61,21 @@ def _mounts() -> dict[str, Path]:
 class CommandGroups:
     """Makes the groups of a container's commands. `root` is the container's own group."""
 
-    def __init__(self, root: Path, *, second: bool) -> None:
+    def __init__(self, root: Path, first: int, *, second: bool) -> None:
         self._root = root
+        self._first = first
         self._second = second
 
     @classmethod
-    def of(cls, groups: dict[str, Path]) -> CommandGroups | None:
-        """From what `container_groups` found; None when this process may not make groups there."""
+    def of(cls, groups: dict[str, Path], first: int) -> CommandGroups | None:
+        """From what `container_groups` found; None when this process may not make groups there.
+
+        `first` is the container's first process.
+        """
         for controller in ("", "freezer"):
             root = groups.get(controller)
             if root is not None and os.access(root / "cgroup.procs", os.W_OK) and os.access(root, os.W_OK):
-                return cls(root, second=controller == "")
+                return cls(root, first, second=controller == "")
         return None
 
     def place(self, name: str, inner_pid: int) -> CommandGroup:
@@ -89,12 +93,14 @@ class CommandGroups:
         return CommandGroup(directory, handle, second=self._second)
 
     def _outer_pid(self, inner_pid: int) -> int:
+        # What the engine starts in a container has the same parent as its first process, out of reach of what runs in
+        # there: so a command can't give itself out for another by what it says.
+        parent = _status(self._first).get("PPid")
         for pid in _pids(self._root):
-            with contextlib.suppress(OSError):
-                status = Path(f"/proc/{pid}/status").read_text()
-                names = next(line for line in status.splitlines() if line.startswith("NSpid:"))
-                if int(names.split()[-1]) == inner_pid:
-                    return pid
+            status = _status(pid)
+            names = status.get("NSpid", "").split()
+            if pid != self._first and status.get("PPid") == parent and names[-1:] == [str(inner_pid)]:
+                return pid
         raise CgroupError(f"the command's process {inner_pid} is not there")
 
 
@@ -187,6 +193,15 @@ class _Frozen:
             return self._done.read_text()
         except FileNotFoundError:
             return self._sign
+
+
+def _status(pid: int) -> dict[str, str]:
+    """The fields of /proc/PID/status; none when there is no such process any more."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 def _pids(directory: Path) -> list[int]:

@@ -35,11 +35,12 @@ NOFILE = 4096
 class DockerCompanion:
     """A running companion."""
 
-    def __init__(self, client: EngineClient, name: str, attached: Hijacked, pump: Pump) -> None:
+    def __init__(self, client: EngineClient, name: str, attached: Hijacked, pump: Pump, unremoved: set[str]) -> None:
         self._client = client
         self._name = name
         self._attached = attached
         self._pump = pump
+        self._unremoved = unremoved
         self._loop = asyncio.get_running_loop()
         self._frames = Demultiplexer()
         self._printed: asyncio.Queue[bytes] = asyncio.Queue()
@@ -77,7 +78,9 @@ class DockerCompanion:
     async def close(self) -> None:
         """Remove it."""
         self._sender.shutdown(wait=False, cancel_futures=True)
+        self._unremoved.add(self._name)
         await remove_container(self._client, self._name)
+        self._unremoved.discard(self._name)
         self._pump.drop(self._attached)
 
 
@@ -85,14 +88,23 @@ class DockerCompanions:
     """Starts the companions of one sandbox."""
 
     def __init__(
-        self, client: EngineClient, images: Images, owner: spec.Owner, made: Made, profile: str, helper_image: str
+        self,
+        client: EngineClient,
+        images: Images,
+        owner: spec.Owner,
+        made: Made,
+        profile: str,
+        helper_image: str,
+        unremoved: set[str],
     ) -> None:
+        """`unremoved` keeps the names of containers that could not be removed yet."""
         self._client = client
         self._images = images
         self._owner = owner
         self._made = made
         self._profile = profile
         self._helper_image = helper_image
+        self._unremoved = unremoved
 
     async def start(self, program: str, mounts: dict[str, Path]) -> DockerCompanion:
         """Run a Python program beside the sandbox. Raises PlantError and BackendError."""
@@ -128,7 +140,7 @@ class DockerCompanions:
         except docker.errors.APIError as error:
             await remove_container(self._client, name)
             raise PlantError(f"its container did not start: {reason_of(error)}") from error
-        return DockerCompanion(self._client, name, attached, self._made.pump)
+        return DockerCompanion(self._client, name, attached, self._made.pump, self._unremoved)
 
     def _config(self, image: str, command: list[str], env: list[str], mounts: dict[str, Path]) -> dict[str, Any]:
         return {

@@ -82,6 +82,9 @@ class Pump:
 
     def add(self, source: Source, on_data: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         """Read `source` from now on. `on_end` is called once, at its end or when the pump closes."""
+        if not self._thread.is_alive():
+            self._end(_Watched(source, on_data, on_end))
+            return
         self._do(lambda: self._register(_Watched(source, on_data, on_end)))
 
     def drop(self, source: Source) -> None:

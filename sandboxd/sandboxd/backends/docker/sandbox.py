@@ -86,7 +86,7 @@ class DockerSandbox:
         self._planter = planter
         self._remove_made = remove
         self.groups = container_groups(made.pid, made.id) if reach is not Reach.REMOTE else {}
-        self._commands = CommandGroups.of(self.groups) if reach is Reach.HOST else None
+        self._commands = CommandGroups.of(self.groups, made.pid) if reach is Reach.HOST else None
         self._files = (
             HostFiles(made.pid, self._is_ours)
             if reach is Reach.HOST and HostFiles.possible(made.pid)
@@ -303,8 +303,9 @@ class DockerSandbox:
         await asyncio.shield(self._destroyed)
 
     async def _remove(self) -> None:
-        await self.unplant()
         await self._watch.stop()
+        with contextlib.suppress(BackendError):  # what is left of it is kept in mind, and removed later
+            await self.unplant()
         await self._remove_made(self._box)
         groups = [running.group for running in self._running.values()]
         for running in list(self._running.values()):
