@@ -18,8 +18,9 @@ _VOID = _words("area base br col embed hr img input link meta source track wbr")
 _LEFT_OUT = _words("nav footer script style template button svg noscript")
 _LEFT_OUT_CLASSES = _words(
     "headerlink linenos lineno linenodiv related sphinxsidebar sr-only footer nav-wrapper toc toctree copybtn "
-    "menu-bar sidebar apitoc nav"
+    "menu-bar sidebar apitoc nav navheader navfooter toc-backref"
 )
+_HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 _LEFT_OUT_IDS = ("toc", "sidebar", "global-nav")
 _LEFT_OUT_ROLES = _words("navigation search banner contentinfo")
 
@@ -93,8 +94,10 @@ class _Look(HTMLParser):
             self._pre += 1
             if self._pre == 1:
                 self._text = []
+        in_heading = any(name in _HEADINGS for name, _ in self._open)
         if tag == "a" and not out and not self._pre:
-            self._anchor = values.get("href")
+            href = values.get("href") or ""
+            self._anchor = None if in_heading and href.startswith("#") else values.get("href")  # a permalink
             self._anchor_text = []
 
     def handle_endtag(self, tag: str) -> None:

@@ -84,6 +84,8 @@ BLOCKS = [
     ("an embedded page is a link", '<iframe src="/v" title="Video"></iframe>', "[Video](https://docs.test/v)"),
     ("an image in the page's own bytes has no address", '<img src="data:x" alt="logo">', "logo"),
     ("a heading without its permalink", '<h2 id="x">A<a href="#x">#</a></h2>', "## A"),
+    ("a heading that links to itself", '<h2 id="x"><a href="#x">A</a></h2>', "## A"),
+    ("a heading that links elsewhere", '<h2 id="x"><a href="#y">A</a></h2>', f"## [A]({URL}#y)"),
     ("a heading across elements is one line", "<h2><div>A</div><div>B</div></h2>", "## A B"),
     ("script, style and template are no text", "a<script>b</script><style>c</style><template>d</template>", "a"),
     ("hidden text is left out", "<p>a</p><p hidden>b</p><p style='display: none'>c</p><p aria-hidden=true>d</p>", "a"),

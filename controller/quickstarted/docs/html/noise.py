@@ -18,7 +18,7 @@ _DROPPED_NAMES = words(
     "anchor-heading heading-link anchor-icon "
     # copy buttons and toolbars
     "copybtn copy-button copy-btn btn-copy clipboard-button md-clipboard zeroclipboard-container buttongroup "
-    "code-copy copy-code copy-code-button code-toolbar-buttons toolbar code-block-buttons "
+    "code-copy copy-code copy-code-button code-toolbar-buttons test-arrow notable-traits toolbar code-block-buttons "
     # for screen readers only
     "sr-only visually-hidden visuallyhidden screen-reader-text screen-reader-only sr-text skip-link skip-to-content "
     "skiplink "
@@ -31,7 +31,7 @@ _DROPPED_NAMES = words(
     "sidebar-drawer wy-nav-side md-sidebar md-header md-tabs md-footer md-source md-source-file navbar nav-links "
     "bd-sidebar-primary bd-header bd-header-article bd-footer bd-footer-content bd-footer-article td-sidebar "
     "td-page-meta vpnav vpsidebar vplocalnav vpdocfooter vpfooter site-footer site-header mobile-header "
-    "content-icon-container back-to-top nav global-nav "
+    "content-icon-container back-to-top nav global-nav navheader navfooter "
     # about the page, not of it
     "edit-this-page theme-edit-this-page edit-link editlink edit-page last-updated theme-last-updated theme-doc-footer "
     "theme-doc-version-badge feedback docs-feedback page-feedback giscus cookie-banner cookie-consent announcement-bar "

@@ -243,7 +243,7 @@ class Reader:
         target = self._frames[-1].element
         if names or target.tag == "admonition":
             tag, attrs = _boxed(tag, attrs, names, target)
-        if tag == "em" and names & _SIGNATURE_PARTS:
+        if (tag == "em" and names & _SIGNATURE_PARTS) or (tag == "a" and _leads_to_itself(attrs, names, target)):
             tag = "span"
         candidate = _is_candidate(tag, attrs, names)
         meaningful = tag in BLOCKS or tag in INLINE or candidate or tag == "admonition-title"
@@ -345,6 +345,13 @@ def _is_candidate(tag: str, attrs: dict[str, str | None], names: frozenset[str])
 def _is_plain_link(attrs: dict[str, str | None]) -> bool:
     href = attrs.get("href") if len(attrs) == 1 else None
     return bool(href) and not (href or "").startswith("#")
+
+
+def _leads_to_itself(attrs: dict[str, str | None], names: frozenset[str], heading: Element) -> bool:
+    """A heading that is a link to where it stands, or back to the table of contents."""
+    if heading.tag not in HEADINGS:
+        return False
+    return "toc-backref" in names or attrs.get("href") == f"#{heading.get('id')}"
 
 
 def _is_permalink(node: LexborNode, tag: str, attrs: dict[str, str | None]) -> bool:
