@@ -6,8 +6,8 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 
-# What a caller may set. TASKS and ARGS are split at spaces and passed on as they are: neither make nor a shell reads
-# what is in them, so that a glob reaches the command, which expands it the same way on every system.
+# What a caller may set. TASKS is split at spaces and passed on as it is: neither make nor a shell reads what is in it,
+# so that a glob reaches the command, which expands it the same way on every system. ARGS may quote, as in a shell.
 export QS_TASKS := $(value TASKS)
 export QS_ARGS := $(value ARGS)
 unexport TASKS ARGS
@@ -35,6 +35,10 @@ setup: .venv/run.stamp ## Install what `make run` needs into .venv (needs python
 	@tools/setup run
 	@touch $@
 
+.venv/fuzz.stamp: .venv/dev.stamp requirements/fuzz.txt
+	@tools/setup fuzz
+	@touch $@
+
 .venv/dev.stamp: requirements/dev.txt $(MEMBERS) tools/setup
 	@tools/setup dev
 	@touch $@ .venv/run.stamp
@@ -43,7 +47,7 @@ setup: .venv/run.stamp ## Install what `make run` needs into .venv (needs python
 
 # $(call our,NAME,ARGUMENTS) runs one of our commands, prints its exit code when it failed, and ends with it.
 define our
-	@set -f; $(BIN)/$(1) $(2) $$QS_ARGS || { \
+	@set -f; eval "set -- $$QS_ARGS"; $(BIN)/$(1) $(2) "$$@" || { \
 	    code=$$?; echo "make $@: exit code of $(1): $$code" >&2; exit $$code; }
 endef
 
@@ -64,7 +68,7 @@ sandboxd: .venv/run.stamp ## Run the sandbox daemon in the foreground [ARGS='ser
 
 .PHONY: test
 test: .venv/dev.stamp ## Run all tests [ARGS='pytest options and paths'] (docker, bubblewrap and node are needed)
-	@set -f; $(BIN)/python -m pytest $$QS_ARGS
+	@set -f; eval "set -- $$QS_ARGS"; $(BIN)/python -m pytest "$$@"
 
 .PHONY: lint
 lint: .venv/dev.stamp proto-check ## Style, types, import rules, generated stubs, shell scripts
@@ -90,15 +94,15 @@ proto-check: .venv/dev.stamp
 
 .PHONY: bench
 bench: .venv/dev.stamp ## Measure against the bars [ARGS='--only NAME']; fails when one is missed
-	@set -f; $(BIN)/python -m bench $$QS_ARGS
+	@set -f; eval "set -- $$QS_ARGS"; $(BIN)/python -m bench "$$@"
 
 .PHONY: fuzz
-fuzz: .venv/dev.stamp ## Fuzz the gateway's parsers for a minute
-	@set -f; $(BIN)/python -m fuzz $$QS_ARGS
+fuzz: .venv/fuzz.stamp ## Fuzz the gateway's parsers, a minute each (Linux)
+	@set -f; eval "set -- $$QS_ARGS"; $(BIN)/python -m fuzz "$$@"
 
 .PHONY: lock
 lock: .venv/dev.stamp ## Write requirements/*.txt anew from requirements/*.in
-	cd requirements && for kind in run dev; do \
+	cd requirements && for kind in run dev fuzz; do \
 	    ../$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	        --no-header --quiet $$kind.in -o $$kind.txt || exit; done
 

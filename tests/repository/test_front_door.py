@@ -46,6 +46,11 @@ def echo(tmp_path: Path) -> Path:
             ["run", "--agent", "replay", "--backend", "docker", "--sandboxd", "unix:/s d", "a", "--repeat", "3"],
             id="every variable of run",
         ),
+        pytest.param(
+            ["run", "TASKS=a", "ARGS=--agent-command 'codex exec' --repeat 2 *"],
+            ["run", "a", "--agent-command", "codex exec", "--repeat", "2", "*"],
+            id="quoted arguments",
+        ),
         pytest.param(["validate", "TASKS=x", "ARGS=-q"], ["validate", "x", "-q"], id="validate"),
         pytest.param(["sandboxd", "ARGS=--unix /s"], ["serve", "--unix", "/s"], id="the daemon"),
     ],
