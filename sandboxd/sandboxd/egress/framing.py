@@ -118,7 +118,8 @@ class ChunkedBody:
         end = room.find(b"\n")
         taken = room if end < 0 else room[: end + 1]
         self._line += taken
-        if len(self._line) > limit or (end >= 0 and not self._line.endswith(b"\r\n")):
+        wrong = not b"\r\n".startswith(self._line) if self._after_data else len(self._line) > limit
+        if wrong or (end >= 0 and not self._line.endswith(b"\r\n")):
             raise _malformed(f"'{printable(self._line, 40)}' does not end in CRLF where it should (section 7.1)")
         if end >= 0:
             line = bytes(self._line[:-2])
@@ -128,8 +129,6 @@ class ChunkedBody:
 
     def _act(self, line: bytes) -> None:
         if self._after_data:
-            if line:
-                raise _malformed(f"'{printable(line, 40)}' behind a chunk's data (section 7.1)")
             self._after_data = False
         elif self._trailers >= 0:
             self._act_on_trailer(line)

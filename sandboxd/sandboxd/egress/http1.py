@@ -100,7 +100,7 @@ def head_end(buffer: bytes | bytearray, limit: int) -> int:
     Raises Refusal as soon as the bytes so far can't become a head, so that nobody waits for the end of one.
     """
     end = buffer.find(b"\r\n\r\n", 0, limit)
-    if bare := _BARE.search(buffer, 0, limit if end < 0 else end):
+    if bare := _BARE.search(buffer, 0, limit if end < 0 else end + 1):
         raise _malformed(f"a bare {_NAMES[bare[0]]} in the head (section 2.2)")
     if end >= 0:
         return end + 4

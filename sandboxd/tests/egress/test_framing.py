@@ -146,7 +146,11 @@ def test_what_is_accepted_h11_reads_in_the_same_way(data: bytes) -> None:
     theirs.receive_data(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + data)
     assert isinstance(theirs.next_event(), h11.Request)
     read_by_them = b""
-    while isinstance(event := theirs.next_event(), h11.Data):
-        read_by_them += event.data
+    try:
+        while isinstance(event := theirs.next_event(), h11.Data):
+            read_by_them += event.data
+    except h11.RemoteProtocolError:
+        assert not body.complete, "h11 may refuse a line before its end, where we do at its end"
+        return
     assert read_by_them == payload
     assert isinstance(event, h11.EndOfMessage) is body.complete
