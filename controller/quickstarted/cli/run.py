@@ -268,7 +268,10 @@ async def _interruptible(execution: Execution) -> RunResult:
         _complain("interrupted: ending what runs; once more to stop at once")
         task.cancel()
 
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # Who started us may have said that a signal is not for us, as nohup does.
+    signals = [
+        one for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is not signal.SIG_IGN
+    ]
     for one in signals:
         loop.add_signal_handler(one, stop)
     try:

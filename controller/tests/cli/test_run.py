@@ -228,6 +228,19 @@ def test_an_interruption_ends_the_command_and_keeps_what_finished(desk: Desk, nu
     assert not mark.exists()
 
 
+def test_a_hang_up_does_not_end_a_run_under_nohup(desk: Desk) -> None:
+    task = desk.task("demo", replay=["sleep 0.5"])
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = desk.start(task, "--verbose")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    until(process, "demo: $ ")
+    process.send_signal(signal.SIGHUP)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
 def test_a_run_that_is_killed_leaves_what_finished(desk: Desk) -> None:
     first, slow = desk.task("first", replay=["true"]), desk.task("slow", replay=["exec sleep 5"])
     process = desk.start(first, slow, "--verbose")
