@@ -39,6 +39,8 @@ from quickstarted.trace import Listener, RecordsError
 ERRORS = "errors.log"
 DAEMON_LOG = "sandboxd.log"
 
+# Results' directories have at least so many bytes left, or a run is not begun.
+_ROOM = 256 * 1024
 _ATTEMPT = re.compile(r"attempt-[0-9]+")
 
 
@@ -206,8 +208,8 @@ def results_directory(out: Path) -> Iterator[None]:
         try:
             for old in (DAEMON_LOG, ERRORS):
                 (out / old).unlink(missing_ok=True)
-            with tempfile.TemporaryFile(dir=out):
-                pass
+            with tempfile.TemporaryFile(dir=out) as trial:
+                trial.write(bytes(_ROOM))
         except OSError as error:
             raise RecordsError(out, error) from error
         yield

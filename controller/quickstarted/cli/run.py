@@ -286,13 +286,15 @@ def _complain(text: str) -> None:
 
 
 def _print(text: str, stream: TextIO, end: str = "\n") -> None:
-    """Print, also to a pipe that nobody reads any more: the run goes on, its results are on disk."""
+    """Print, also to what takes nothing any more: the run goes on, its results are on disk."""
     try:
         print(text, file=stream, end=end, flush=True)
-    except BrokenPipeError:
+    except OSError as error:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
+        if stream is sys.stdout and not isinstance(error, BrokenPipeError):
+            _complain(f"can't write to stdout: {error.strerror}")
 
 
 _CODES = {"green": "32", "red": "31", "yellow": "33", "dim": "2"}

@@ -273,6 +273,20 @@ def test_a_reader_that_went_away_does_not_end_the_run(desk: Desk) -> None:
     assert desk.results()["tasks"][0]["passes"] == 3
 
 
+def test_a_stdout_that_takes_nothing_is_told_and_does_not_change_the_verdict(desk: Desk) -> None:
+    task = desk.task("demo", replay=["true"])
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*QUICKSTARTED, "run", task],
+            cwd=desk.directory,
+            env=desk.environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+        )
+    assert done.returncode == 0
+    assert b"can't write to stdout: No space left" in done.stderr
+
+
 def on_a_terminal(desk: Desk, *arguments: str, **environment: str) -> str:
     """What a command shows on a terminal."""
     ours, theirs = pty.openpty()
