@@ -88,11 +88,12 @@ def explain(number: int, step: int, command: Command) -> tuple[int, str]:
     """The exit code that a shell would give (POSIX.1-2017, XCU 2.8.2), and the reason for people."""
     reason = os.strerror(number)
     if step == IN_DIRECTORY:
-        return 126, f"can't enter the directory {command.directory.decode(errors='replace')}: {reason}"
+        return 126, f"no such directory: {command.directory.decode(errors='replace')} ({reason})"
     if step == IN_PROGRAM:
         missing = number in (errno.ENOENT, errno.ENOTDIR)
-        return 127 if missing else 126, f"can't run {command.arguments[0].decode(errors='replace')}: {reason}"
-    return 126, f"can't prepare the command: {reason}"
+        what = "no such program" if missing else "not a program"
+        return 127 if missing else 126, f"{what}: {command.arguments[0].decode(errors='replace')} ({reason})"
+    return 126, f"the command could not be prepared: {reason}"
 
 
 def _guard(command: Command, streams: Streams, report: int) -> None:
@@ -108,6 +109,8 @@ def _guard(command: Command, streams: Streams, report: int) -> None:
         if os.getppid() != parent:
             os._exit(0)
     error_reading, error_writing = os.pipe()
+    # A signal that comes before the command has its own dispositions waits until it has.
+    mask = signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
     try:
         main = os.fork()
     except OSError as error:
@@ -118,6 +121,7 @@ def _guard(command: Command, streams: Streams, report: int) -> None:
             _become(command, streams, error_writing)
         finally:
             os._exit(126)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.write(report, RECORD.pack(STARTED, main, 0))
     os.close(error_writing)
     streams.close()
@@ -201,7 +205,7 @@ def _execute(command: Command) -> None:
 def _candidates(program: bytes, path: bytes) -> Iterator[bytes]:
     if b"/" in program:
         yield program
-    else:
+    elif program:
         yield from (directory + b"/" + program for directory in path.split(b":") if directory.startswith(b"/"))
 
 

@@ -23,7 +23,7 @@ KILL = b"K"
 READY = b"R"  # it runs, and has not read anything yet
 ANSWER = b"A"  # to PLANT (with the sockets), SEAL or TEST of the same number: empty, or what went wrong
 DONE = b"D"  # the answer to KILL: empty, or what went wrong
-EXITED = b"X"  # the wait status of a command's main process, or why there is none: code, text
+EXITED = b"X"  # how a command's main process ended, or why there was none: code, signal or 0, text
 GONE = b"E"  # nothing of the command is left
 LIMIT = b"M"  # which limit was reached: memory or pids
 

@@ -26,13 +26,13 @@ from sandboxd.inside.processes import Table
 READ_BYTES = 1 << 16
 # A command and all that it started are gone within this, or the daemon is told that they aren't.
 KILL_SECONDS = 4.0
+# How long a guard may take to see that nothing is left, before there is another look for what is.
+GUARD_SECONDS = 0.1
 # How often memory and processes are looked at where no control group counts them. A look takes a tenth at most.
 WATCH_SECONDS = 0.2
 WATCH_SHARE = 10.0
 # With the fewest files of any use to a program, a tmpfs can't fill the kernel's memory with names.
 TMPFS_INODES = 16384
-# 128 + SIGKILL, for a command whose end nobody saw because its guard was killed.
-UNSEEN_CODE = 137
 
 
 class Guarded:
@@ -96,9 +96,9 @@ class Settings:
             (resource.RLIMIT_NOFILE, int(values[b"nofile"])),
             (resource.RLIMIT_FSIZE, int(values[b"fsize"])),
         ]
-        if self.isolated:
-            # Only in a user namespace of its own is this the sandbox's number of processes (setrlimit(2)).
-            self.limits.append((resource.RLIMIT_NPROC, int(values[b"nproc"])))
+        if self.pids:
+            # In a user namespace of its own, this is the sandbox's number of processes (setrlimit(2)).
+            self.limits.append((resource.RLIMIT_NPROC, self.pids))
 
 
 class Supervisor:
@@ -251,7 +251,7 @@ class Supervisor:
             guard, report = start_guard(command, streams)
         except OSError as error:
             code, text = explain(error.errno or 0, 0, command)
-            self._send(Frame(frames.EXITED, frame.number, [b"%d" % code, text.encode()]))
+            self._tell_end(frame.number, code, text=text)
             self._send(Frame(frames.GONE, frame.number))
             return
         finally:
@@ -278,19 +278,23 @@ class Supervisor:
     def _end(self, command: Guarded) -> str:
         """End a command with all that it started, and wait until its guard is gone; what went wrong, or nothing."""
         deadline = time.monotonic() + KILL_SECONDS
-        gone = processes.end_all(
-            lambda table: self._members(table, command), deadline=deadline, whole_namespace=os.getpid() == 1
-        )
-        if not gone:
-            return f"processes of the command did not end in {KILL_SECONDS:g} s"
-        # A guard that the command had stopped can't see that nothing is left.
-        processes.send([command.guard] if command.guard else [], signal.SIGCONT)
-        while command.number in self._commands:
-            if time.monotonic() > deadline:
-                return f"the command's guard did not end in {KILL_SECONDS:g} s"
-            time.sleep(processes.PAUSE_SECONDS)
+        # A look at many processes is no picture of one moment, so one may be missed; a guard misses none, because the
+        # kernel tells it when it has no child any more.
+        while command.number in self._commands and time.monotonic() < deadline:
+            processes.end_all(
+                lambda table: self._members(table, command), deadline=deadline, whole_namespace=os.getpid() == 1
+            )
+            # One that the command had stopped can't be told.
+            processes.send([command.guard] if command.guard else [], signal.SIGCONT)
+            self._await_end(command, min(deadline, time.monotonic() + GUARD_SECONDS))
+        return f"processes of the command did not end in {KILL_SECONDS:g} s" if command.number in self._commands else ""
+
+    def _await_end(self, command: Guarded, deadline: float) -> None:
+        while True:
             self._reap()
-        return ""
+            if command.number not in self._commands or time.monotonic() > deadline:
+                return
+            time.sleep(processes.PAUSE_SECONDS)
 
     def _members(self, table: Table, command: Guarded) -> set[int]:
         """What a command has started and is left, its guard excepted.
@@ -332,7 +336,7 @@ class Supervisor:
         elif kind == FAILED and not command.ended:
             command.ended = True
             code, text = explain(first, second, command.command)
-            self._send(Frame(frames.EXITED, command.number, [b"%d" % code, text.encode()]))
+            self._tell_end(command.number, code, text=text)
         elif kind == ENDED:
             self._tell_status(command, first)
         return True
@@ -341,7 +345,10 @@ class Supervisor:
         if not command.ended:
             command.ended = True
             code = os.waitstatus_to_exitcode(status)
-            self._send(Frame(frames.EXITED, command.number, [b"%d" % (code if code >= 0 else 128 - code), b""]))
+            self._tell_end(command.number, code if code >= 0 else 128 - code, max(0, -code))
+
+    def _tell_end(self, number: int, code: int, by: int = 0, text: str = "") -> None:
+        self._send(Frame(frames.EXITED, number, [b"%d" % code, b"%d" % by, text.encode()]))
 
     def _reap(self) -> None:
         ended = _reaped()
@@ -349,11 +356,10 @@ class Supervisor:
         guards = {command.guard for command in self._commands.values()}
         for pid, status in sorted(ended, key=lambda each: each[0] not in guards):
             self._ended(pid, status)
-        if lost := self._without_guard():
-            table = processes.read_table()
-            if not self._orphans(table):
-                for command in lost:
-                    self._finish(command)
+        # Twice, because of what one look may miss.
+        if (lost := self._without_guard()) and not any(self._orphans(processes.read_table()) for _ in range(2)):
+            for command in lost:
+                self._finish(command)
 
     def _ended(self, pid: int, status: int) -> None:
         for command in list(self._commands.values()):
@@ -376,7 +382,8 @@ class Supervisor:
 
     def _finish(self, command: Guarded) -> None:
         if not command.ended:
-            self._send(Frame(frames.EXITED, command.number, [b"%d" % UNSEEN_CODE, b""]))
+            # Nobody saw it, because its guard was killed: most likely with it.
+            self._tell_end(command.number, 128 + signal.SIGKILL, signal.SIGKILL)
         self._send(Frame(frames.GONE, command.number))
         command.close()
         del self._commands[command.number]

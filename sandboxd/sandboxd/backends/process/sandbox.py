@@ -122,7 +122,7 @@ class ProcessSandbox:
     # --- limits -------------------------------------------------------------------------------------------------
 
     def _measure(self) -> int:
-        return self._directories.usage(self._group.pids() if self._group is not None else ())
+        return self._directories.usage(self._group.pids() if self._group is not None else self._supervisor.pids())
 
     async def limits_hit(self) -> AsyncIterator[LimitHit]:
         """Limits as they are reached."""
@@ -172,7 +172,8 @@ class ProcessRunning:
     async def wait(self) -> Exited:
         """How the main process ended."""
         exited = await asyncio.shield(self._command.exited)
-        await self._command.output.drained(DRAIN_SECONDS)
+        if self._command.output is not None:
+            await self._command.output.drained(DRAIN_SECONDS)
         if exited.code == 128 + signal.SIGKILL and self._watch.memory_kills() > self._kills:
             return replace(exited, oom=True)
         return exited

@@ -22,7 +22,7 @@ from sandboxd.backends.base import BackendError, Exited, Limits, OutputSink, Pla
 from sandboxd.backends.process.channel import Channel, ChannelError
 from sandboxd.backends.process.output import Output
 from sandboxd.backends.process.spawn import Launch, Spawner, drain
-from sandboxd.inside import frames
+from sandboxd.inside import frames, processes
 from sandboxd.inside.frames import Frame, FrameError
 from sandboxd.inside.sockets import CAPTURED_PORTS
 
@@ -71,18 +71,18 @@ class Isolation:
 
 
 class Command:
-    """A command as the supervisor knows it."""
+    """A command as the supervisor knows it. Without `output` it was refused before it could start."""
 
-    def __init__(self, number: int, output: Output) -> None:
+    def __init__(self, number: int, output: Output | None) -> None:
         self.number = number
         self.output = output
         self.exited: asyncio.Future[Exited] = asyncio.get_running_loop().create_future()
         self.out_of_memory = False
         self.killed: asyncio.Future[None] | None = None
 
-    def end(self, code: int, text: str = "") -> None:
+    def end(self, code: int, number: int = 0, text: str = "") -> None:
+        """Its main process ended with a code, or by a signal of this number. The first end stands."""
         if not self.exited.done():
-            number = code - 128 if code > 128 and not text else 0
             self.exited.set_result(Exited(code, number, oom=self.out_of_memory, start_error=text))
 
 
@@ -150,6 +150,10 @@ class Supervisor:
         """The supervisor as this host numbers it; 0 where the kernel doesn't say."""
         return self._channel.peer
 
+    def pids(self) -> set[int]:
+        """All processes below it, as this host numbers them. Blocking."""
+        return processes.descendants(processes.read_table(), [self.pid]) if self.pid else set()
+
     def said(self) -> str:
         """What it, or what was to start it, wrote on stderr, for people."""
         return drain(self._errors) or "it said nothing"
@@ -168,7 +172,6 @@ class Supervisor:
             "memory": str(memory),
             "pids": str(pids),
             "nofile": str(limits.nofile),
-            "nproc": str(limits.pids),
             "fsize": str(limits.disk_bytes),
         }
         self._send(Frame(frames.CONFIGURE, 0, [_bytes(part) for item in fields.items() for part in item]))
@@ -223,7 +226,12 @@ class Supervisor:
         owner: int | None,
     ) -> Command:
         """Start a command. `owner` is the user who may open its streams by name. Raises BackendError."""
-        fields = _fields(argv, cwd, environment)
+        try:
+            fields = _fields(argv, cwd, environment)
+        except ValueError as error:
+            refused = Command(0, None)
+            refused.end(126, text=str(error))
+            return refused
         if self.over.done():
             raise BackendError("SANDBOX_LOST", self.over.result())
         output = Output(sink, owner)
@@ -300,7 +308,8 @@ class Supervisor:
         elif command is None:
             return  # of a command that is gone already
         elif frame.kind == frames.EXITED:
-            command.end(int(frame.fields[0]) & 0xFF, frame.fields[1].decode(errors="replace"))
+            code, number, text = frame.fields
+            command.end(int(code) & 0xFF, int(number) & 0x7F, text.decode(errors="replace"))
         elif frame.kind == frames.GONE:
             del self._commands[frame.number]
             _settle(command, None)
@@ -320,7 +329,7 @@ class Supervisor:
                 future.set_exception(BackendError("BACKEND_DOWN", f"the sandbox ended: {cause}"))
                 future.exception()  # it may be that nobody waits
         for command in self._commands.values():
-            command.end(128 + signal.SIGKILL)
+            command.end(128 + signal.SIGKILL, signal.SIGKILL)
             _settle(command, None)
 
     # --- the end ------------------------------------------------------------------------------------------------
@@ -361,20 +370,20 @@ def _settle(command: Command, error: BackendError | None) -> None:
 
 
 def _fields(argv: Sequence[str], cwd: str, environment: Mapping[str, str]) -> list[bytes]:
-    """A command as a frame has it. Raises BackendError (SPEC_INVALID)."""
-    if not argv or not argv[0]:
-        raise BackendError("SPEC_INVALID", "a command without a program")
+    """A command as a frame has it. Raises ValueError when no kernel would take it."""
+    if not argv:
+        raise ValueError("a command without a program")
     if any("=" in name or not name for name in environment):
-        raise BackendError("SPEC_INVALID", "a variable whose name is empty or has '=' in it")
+        raise ValueError("a variable whose name is empty or has '=' in it")
     variables = [f"{name}={value}" for name, value in environment.items()]
     try:
         fields = [os.fsencode(part) for part in (cwd, str(len(argv)), *argv, *variables)]
     except UnicodeEncodeError as error:
-        raise BackendError("SPEC_INVALID", f"a command with text that can't be encoded: {error.reason}") from error
+        raise ValueError(f"text that can't be encoded: {error.reason}") from error
     if any(b"\0" in field for field in fields):
-        raise BackendError("SPEC_INVALID", "a command with a NUL in it")
+        raise ValueError("a NUL in a command")
     if sum(len(field) for field in fields) > MAX_COMMAND:
-        raise BackendError("SPEC_INVALID", f"a command and its environment of more than {MAX_COMMAND} bytes")
+        raise ValueError(f"a command and its environment of more than {MAX_COMMAND} bytes")
     return fields
 
 

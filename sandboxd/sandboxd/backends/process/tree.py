@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -102,55 +101,40 @@ def held_bytes(pids: Iterable[int], device: int) -> int:
 def remove(path: str) -> None:
     """Remove a directory and all beneath it, whatever its modes; nothing happens when it isn't there.
 
-    No process may be at work in it any more. Directories are brought to the top one by one and emptied there. Raises
-    OSError when something can't be removed, after all the rest was.
+    No process may be at work in it any more. Raises OSError when something can't be removed.
     """
     try:
-        top = _open_for_removal(path)
+        here = _open_for_removal(path)
     except FileNotFoundError:
         return
     try:
-        _empty(top)
+        # The names of the directories that wait, at each level from the top to here.
+        way = [_unlink_files(here)]
+        while way:
+            if way[-1]:
+                moved = _open_for_removal(way[-1][-1], here)
+                way.append(_unlink_files(moved))
+            else:
+                way.pop()
+                if not way:
+                    break
+                moved = os.open("..", _DIRECTORY, dir_fd=here)
+                os.rmdir(way[-1].pop(), dir_fd=moved)
+            os.close(here)
+            here = moved
     finally:
-        os.close(top)
+        os.close(here)
     Path(path).rmdir()
-
-
-def _empty(top: int) -> None:
-    prefix = secrets.token_hex(8)
-    count = 0
-    while names := _unlink_files(top):
-        for name in names:
-            below = _open_for_removal(name, top)
-            try:
-                for inner in _unlink_files(below):
-                    count += 1
-                    _bring_up(inner, below, f"{prefix}-{count}", top)
-            finally:
-                os.close(below)
-            os.rmdir(name, dir_fd=top)
 
 
 def _unlink_files(directory: int) -> list[str]:
     """Remove what is no directory; the names of those that are."""
-    directories = []
     with os.scandir(directory) as entries:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_directory in found:
-        if is_directory:
-            directories.append(name)
-        else:
+        if not is_directory:
             os.unlink(name, dir_fd=directory)
-    return directories
-
-
-def _bring_up(name: str, directory: int, new_name: str, top: int) -> None:
-    try:
-        os.rename(name, new_name, src_dir_fd=directory, dst_dir_fd=top)
-    except PermissionError:
-        # Moving a directory changes its "..", so it must be writable itself (rename(2), EACCES).
-        os.chmod(name, 0o700, dir_fd=directory)
-        os.rename(name, new_name, src_dir_fd=directory, dst_dir_fd=top)
+    return [name for name, is_directory in found if is_directory]
 
 
 def _open_for_removal(name: str, directory: int | None = None) -> int:
@@ -159,7 +143,10 @@ def _open_for_removal(name: str, directory: int | None = None) -> int:
     except PermissionError:
         os.chmod(name, 0o700, dir_fd=directory)
         opened = os.open(name, _DIRECTORY, dir_fd=directory)
-    with contextlib.suppress(PermissionError):
-        # Readable is not enough: its entries are to go.
+    try:
+        # To read it is not enough: its entries are to go.
         os.fchmod(opened, 0o700)
+    except BaseException:
+        os.close(opened)
+        raise
     return opened
