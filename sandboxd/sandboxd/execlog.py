@@ -2,16 +2,18 @@
 
 Of output past its limit the first and the last half are kept and a gap stands between. The file holds a head and,
 behind it, a ring for the tail, so it never grows past the limit; memory holds only where the streams change. Writers
-are threads and never wait for readers; readers are coroutines of one event loop and are woken when there is more.
+are threads and never wait for readers; readers are coroutines of one event loop and never wait for the disk that a
+writer waits for. What a writer is about to overwrite is given up first, so a reader that loaded it finds out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import bisect
+import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -58,21 +60,30 @@ class OffsetError(Exception):
         self.end = end
 
 
+class CorruptError(Exception):
+    """The log's file can't be read."""
+
+
 class ExecLog(Generic[ExitT]):
     """The log of one command. `limit` is in bytes; `on_cut` is called once, from a writer, when output is first cut."""
 
     def __init__(self, path: Path, limit: int, on_cut: Callable[[], None] | None = None) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        path.unlink()  # the descriptor is the only name: nothing is left however the daemon ends
+        self.path = path
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        # [0, head) is kept for good, [kept, end) is in the ring, and what is between is the gap.
         self._head = limit - limit // 2
         self._ring = limit // 2
-        self._on_cut = on_cut
+        self._kept = self._head
         self._end = 0
+        self._on_cut = on_cut
         self._runs = _Runs()
         self._exit: ExitT | None = None
-        self._lock = threading.Lock()
+        self._spoilt = ""
+        self._cut_told = False
+        self._writing = threading.Lock()  # held while the disk is written to
+        self._lock = threading.Lock()  # held for the fields above, and never for long
         self._loop = asyncio.get_running_loop()
-        self._waiting: set[asyncio.Event] = set()
+        self._waiting: list[tuple[int, asyncio.Event]] = []
 
     @property
     def end(self) -> int:
@@ -82,63 +93,58 @@ class ExecLog(Generic[ExitT]):
     @property
     def cut(self) -> int:
         """How many bytes are not kept."""
-        return max(0, self._end - self._head - self._ring)
+        return max(0, min(self._kept, self._end) - self._head)
 
     @property
     def exit(self) -> ExitT | None:
         """How the command ended, once the log is complete."""
         return self._exit
 
-    def write(self, stream: Stream, data: bytes | memoryview) -> None:
-        """Append; from any thread. What comes after the log was finished or closed is dropped."""
-        view = memoryview(data)
-        with self._lock:
-            if self._exit is not None or self._file < 0 or not view:
-                return
-            cut = self.cut
-            self._runs.append(self._end, stream)
-            self._store(view)
-            self._end += len(view)
-            first_cut = not cut and self.cut > 0
-            self._runs.forget_between(self._head, self._end - self._ring)
-            waiting, self._waiting = self._waiting, set()
-        self._wake(waiting)
-        if first_cut and self._on_cut is not None:
-            self._on_cut()
+    @property
+    def spoilt(self) -> str:
+        """Why output could not be kept, when the disk refused it."""
+        return self._spoilt
 
-    def finish(self, ended: ExitT) -> None:
-        """Write the exit record. The first one stands."""
+    def write(self, stream: Stream, data: bytes | memoryview) -> None:
+        """Append; from any thread. What comes after the log was finished is dropped."""
+        view = memoryview(data)
+        with self._writing:
+            if self._exit is None and view:
+                self._append(stream, view)
+            if self._exit is not None:
+                self._let_go()
+
+    def finish(self, exit_of: Callable[[int, int], ExitT]) -> None:
+        """Write the exit record, made of the bytes that were written and the bytes that were cut. The first stands."""
         with self._lock:
             if self._exit is None:
-                self._exit = ended
-            waiting, self._waiting = self._waiting, set()
-        self._wake(waiting)
+                self._exit = exit_of(self._end, self.cut)
+            reached = self._reached()
+        if self._writing.acquire(blocking=False):  # else the writer that has it lets go
+            self._let_go()
+            self._writing.release()
+        self._wake(reached)
 
-    def read(self, offset: int) -> Data | Gap | End[ExitT] | None:
-        """The record at an offset, None when it is not written yet. Raises OffsetError."""
-        with self._lock:
-            if offset >= self._end:
-                if self._exit is None:
-                    return None
-                if offset > self._end:
-                    raise OffsetError(self._end)
-                return End(self._exit)
-            kept = self._end - self._ring
-            if self._head <= offset < kept:
-                return Gap(offset, kept)
-            stream, until = self._runs.at(offset, self._end)
-            if offset < self._head:
-                until = min(until, self._head) if self.cut else until
-            size = min(CHUNK, until - offset)
-            return Data(offset, stream, self._load(offset, size))
+    @contextlib.contextmanager
+    def reader(self) -> Iterator[LogReader[ExitT]]:
+        """A reader, which can go on reading also when the log is dropped meanwhile."""
+        try:
+            file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            file = -1
+        try:
+            yield LogReader(self, file)
+        finally:
+            if file >= 0:
+                os.close(file)
 
-    async def changed(self, offset: int, seconds: float) -> bool:
-        """Wait until there is something at the offset; False when it took longer than that."""
+    async def reach(self, offset: int, seconds: float) -> bool:
+        """Wait until the log has come to an offset, or is complete; False when it took longer than that."""
         event = asyncio.Event()
         with self._lock:
-            if offset < self._end or self._exit is not None:
+            if offset <= self._end or self._exit is not None:
                 return True
-            self._waiting.add(event)
+            self._waiting.append((offset, event))
         try:
             async with asyncio.timeout(seconds):
                 await event.wait()
@@ -146,22 +152,43 @@ class ExecLog(Generic[ExitT]):
             return False
         finally:
             with self._lock:
-                self._waiting.discard(event)
+                self._waiting = [each for each in self._waiting if each[1] is not event]
         return True
 
-    def close(self) -> None:
-        """Give the disk space back. Nothing can be read after it."""
+    def drop(self) -> None:
+        """Give the disk space back. From now on all output is a gap, to those who begin to read."""
+        self.path.unlink(missing_ok=True)
+
+    # --- for writers ----------------------------------------------------------------------------------------------
+
+    def _append(self, stream: Stream, view: memoryview) -> None:
+        start, end = self._end, self._end + len(view)
         with self._lock:
-            if self._file >= 0:
-                os.close(self._file)
-                self._file = -1
+            self._kept = max(self._kept, end - self._ring)
+            self._runs.forget_between(self._head, self._kept)
+        try:
+            self._store(view, start)
+        except OSError as error:
+            self._spoil(start, end, error)
+        with self._lock:
+            if self._exit is not None:
+                return
+            self._runs.append(start, stream)
+            self._end = end
+            told, self._cut_told = self._cut_told, self.cut > 0
+            reached = self._reached()
+        self._wake(reached)
+        if self._cut_told and not told and self._on_cut is not None:
+            self._on_cut()
 
-    def _wake(self, waiting: set[asyncio.Event]) -> None:
-        for event in waiting:
-            self._loop.call_soon_threadsafe(event.set)
+    def _spoil(self, start: int, end: int, error: OSError) -> None:
+        """The disk is full, or broken: nothing more is kept, and the command goes on."""
+        with self._lock:
+            self._spoilt = error.strerror or str(error)
+            self._head = min(self._head, start)
+            self._kept, self._ring = end, 0
 
-    def _store(self, view: memoryview) -> None:
-        offset = self._end
+    def _store(self, view: memoryview, offset: int) -> None:
         if offset < self._head:
             part = view[: self._head - offset]
             _write(self._file, part, offset)
@@ -174,20 +201,79 @@ class ExecLog(Generic[ExitT]):
             _write(self._file, part, self._head + place)
             view, offset = view[len(part) :], offset + len(part)
 
-    def _load(self, offset: int, size: int) -> bytes:
-        if self._file < 0:
-            raise OffsetError(self._end)
-        parts = []
+    def _let_go(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _reached(self) -> list[asyncio.Event]:
+        if not self._waiting:
+            return []
+        over = self._exit is not None
+        reached = [event for offset, event in self._waiting if over or offset <= self._end]
+        if reached:
+            self._waiting = [each for each in self._waiting if not over and each[0] > self._end]
+        return reached
+
+    def _wake(self, reached: list[asyncio.Event]) -> None:
+        for event in reached:
+            self._loop.call_soon_threadsafe(event.set)
+
+    # --- for readers ----------------------------------------------------------------------------------------------
+
+    def _look(self, offset: int, file: int) -> Gap | End[ExitT] | None | tuple[Stream, list[tuple[int, int]]]:
+        """What is at an offset; of output its stream, and the places (start, size) in the file that hold it."""
+        with self._lock:
+            if offset >= self._end:
+                if self._exit is None:
+                    return None
+                if offset > self._end:
+                    raise OffsetError(self._end)
+                return End(self._exit)
+            if file < 0:
+                return Gap(offset, self._end)
+            if self._head <= offset < self._kept:
+                return Gap(offset, min(self._kept, self._end))
+            stream, until = self._runs.at(offset, self._end)
+            if offset < self._head and self._kept > self._head:
+                until = min(until, self._head)
+            return stream, self._places(offset, min(CHUNK, until - offset))
+
+    def _places(self, offset: int, size: int) -> list[tuple[int, int]]:
+        places = []
         while size:
             if offset < self._head:
                 place, room = offset, self._head - offset
             else:
                 ring = (offset - self._head) % self._ring
                 place, room = self._head + ring, self._ring - ring
-            part = os.pread(self._file, min(size, room), place)
-            parts.append(part)
-            offset, size = offset + len(part), size - len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            places.append((place, min(size, room)))
+            offset, size = offset + places[-1][1], size - places[-1][1]
+        return places
+
+    def _is_kept(self, offset: int) -> bool:
+        with self._lock:
+            return offset < self._head or offset >= self._kept
+
+
+class LogReader(Generic[ExitT]):
+    """Reads one log on the event loop. Made by `ExecLog.reader`."""
+
+    def __init__(self, log: ExecLog[ExitT], file: int) -> None:
+        self._log = log
+        self._file = file
+
+    def read(self, offset: int) -> Data | Gap | End[ExitT] | None:
+        """The record at an offset, None when it is not written yet. Raises OffsetError and CorruptError."""
+        while True:
+            found = self._log._look(offset, self._file)
+            if not isinstance(found, tuple):
+                return found
+            stream, places = found
+            data = [_read(self._file, place, size) for place, size in places]
+            if self._log._is_kept(offset):
+                return Data(offset, stream, data[0] if len(data) == 1 else b"".join(data))
+            # A writer came round the ring meanwhile: look again, and find a gap.
 
 
 class _Runs:
@@ -224,3 +310,13 @@ def _write(file: int, view: memoryview, place: int) -> None:
     while view:
         written = os.pwrite(file, view, place)
         view, place = view[written:], place + written
+
+
+def _read(file: int, place: int, size: int) -> bytes:
+    try:
+        data = os.pread(file, size, place)
+    except OSError as error:
+        raise CorruptError(f"the log can't be read: {error.strerror}") from None
+    if len(data) != size:
+        raise CorruptError(f"the log's file ends {size - len(data)} bytes early")
+    return data

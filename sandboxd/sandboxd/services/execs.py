@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 
+import grpc
 from quickstarted_api.v1 import sandbox_pb2 as pb
 from quickstarted_api.v1 import sandbox_pb2_grpc as rpc
 
-from sandboxd.backends.base import Stream
+from sandboxd import wire
 from sandboxd.commands import Command
-from sandboxd.execlog import Data, End, Gap, OffsetError
+from sandboxd.execlog import CHUNK, CorruptError, Data, End, Gap, LogReader, OffsetError
 from sandboxd.refused import RefusedError
 from sandboxd.registry import Registry
 from sandboxd.services import rules
 from sandboxd.services.calls import Context, caller, streaming, unary
 
 HEARTBEAT_SECONDS = 10.0
+# A message costs about the same whatever is in it: of output that trickles, the pieces of so long go in one.
+COALESCE_SECONDS = 0.02
 
-_STREAMS = {Stream.STDOUT: pb.STDOUT, Stream.STDERR: pb.STDERR}
+
+def register(service: ExecService, server: grpc.aio.Server) -> None:
+    """Add the service to a server. Not the generated function: a log's records come serialized."""
+    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+        "Start": grpc.unary_unary_rpc_method_handler(
+            service.Start, pb.StartRequest.FromString, pb.Exec.SerializeToString
+        ),
+        "ReadLog": grpc.unary_stream_rpc_method_handler(service.ReadLog, pb.ReadLogRequest.FromString, None),
+        "Get": grpc.unary_unary_rpc_method_handler(
+            service.Get, pb.GetExecRequest.FromString, pb.Exec.SerializeToString
+        ),
+        "Signal": grpc.unary_unary_rpc_method_handler(
+            service.Signal, pb.SignalRequest.FromString, pb.Exec.SerializeToString
+        ),
+    }
+    name = pb.DESCRIPTOR.services_by_name["ExecService"].full_name
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
 
 
 class ExecService(rpc.ExecServiceServicer):
@@ -29,43 +49,36 @@ class ExecService(rpc.ExecServiceServicer):
         spec = rules.check_start(asked)
         sandbox = self._registry.owned(asked.sandbox_id, caller(context), asked.owner_token)
         commands = sandbox.known_commands()
-        if asked.exec_id not in commands.ids():
+        if asked.exec_id not in commands:
             commands = sandbox.ready()
         return (await commands.start(asked.exec_id, spec)).to_pb(asked.sandbox_id)
 
     @streaming
-    async def ReadLog(self, asked: pb.ReadLogRequest, context: Context) -> AsyncIterator[pb.LogRecord]:  # noqa: N802
-        command = self._command(asked.sandbox_id, asked.exec_id, context)
-        offset = asked.offset
-        while True:
-            record = self._record(command, offset)
-            if record is None:
-                if not asked.follow:
-                    return
-                if not await command.log.changed(offset, HEARTBEAT_SECONDS):
-                    yield pb.LogRecord(heartbeat=pb.Heartbeat(offset=offset))
-                continue
-            yield record
-            if record.HasField("exit"):
-                return
-            offset = record.gap.to if record.HasField("gap") else offset + len(record.data.data)
-
-    @staticmethod
-    def _record(command: Command, offset: int) -> pb.LogRecord | None:
-        try:
-            match command.log.read(offset):
-                case Data(start, stream, data):
-                    return pb.LogRecord(data=pb.Data(offset=start, stream=_STREAMS[stream], data=data))
-                case Gap(start, end):
-                    gap = pb.Gap(to=end)
-                    setattr(gap, "from", start)
-                    return pb.LogRecord(gap=gap)
-                case End(exited):
-                    return pb.LogRecord(exit=exited)
-                case _:
-                    return None
-        except OffsetError as error:
-            raise RefusedError("OFFSET_BEYOND_END", f"{error}, offset {offset} is beyond", end=str(error.end)) from None
+    async def ReadLog(self, asked: pb.ReadLogRequest, context: Context) -> AsyncIterator[bytes]:  # noqa: N802
+        log, offset = self._command(asked.sandbox_id, asked.exec_id, context).log, asked.offset
+        with log.reader() as reader:
+            while True:
+                match _look(reader, offset):
+                    case None:
+                        if not asked.follow:
+                            return
+                        if not await log.reach(offset + 1, HEARTBEAT_SECONDS):
+                            yield pb.LogRecord(heartbeat=pb.Heartbeat(offset=offset)).SerializeToString()
+                        continue
+                    case Data(_, stream, data):
+                        sent = time.monotonic()
+                        yield wire.data_record(offset, stream, data)
+                        offset += len(data)
+                        if asked.follow and log.end - offset < CHUNK:
+                            await log.reach(offset + CHUNK, sent + COALESCE_SECONDS - time.monotonic())
+                    case Gap(start, end):
+                        gap = pb.Gap(to=end)
+                        setattr(gap, "from", start)
+                        yield pb.LogRecord(gap=gap).SerializeToString()
+                        offset = end
+                    case End(exited):
+                        yield pb.LogRecord(exit=exited).SerializeToString()
+                        return
 
     @unary
     async def Get(self, asked: pb.GetExecRequest, context: Context) -> pb.Exec:  # noqa: N802
@@ -75,8 +88,18 @@ class ExecService(rpc.ExecServiceServicer):
     async def Signal(self, asked: pb.SignalRequest, context: Context) -> pb.Exec:  # noqa: N802
         rules.check_signal(asked.signal)
         sandbox = self._registry.owned(asked.sandbox_id, caller(context), asked.owner_token)
-        command = await sandbox.known_commands().signal(asked.exec_id, asked.signal, asked.everything)
+        command = await sandbox.known_commands().signal(asked.exec_id, asked.signal, everything=asked.everything)
         return command.to_pb(asked.sandbox_id)
 
     def _command(self, sandbox_id: str, exec_id: str, context: Context) -> Command:
         return self._registry.get(sandbox_id, caller(context)).known_commands().get(exec_id)
+
+
+def _look(reader: LogReader[pb.Exit], offset: int) -> Data | Gap | End[pb.Exit] | None:
+    """What is in a log at an offset. Raises RefusedError."""
+    try:
+        return reader.read(offset)
+    except OffsetError as error:
+        raise RefusedError("OFFSET_BEYOND_END", f"{error}, offset {offset} is beyond", end=str(error.end)) from None
+    except CorruptError as error:
+        raise RefusedError("LOG_CORRUPT", str(error)) from None
