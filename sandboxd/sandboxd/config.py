@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,8 @@ class Config:
     allow_private: tuple[str, ...] = ()
     plant: str = "auto"
     helper_image: str = ""
+    inspect: bool = False
+    inspect_methods: frozenset[str] = frozenset({"GET", "HEAD"})
     log_level: str = "info"
     limits: Limits = field(default_factory=Limits)
 
@@ -63,6 +66,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Config:
         allow_private=tuple(given.allow_private),
         plant=given.plant,
         helper_image=given.helper_image,
+        inspect=given.inspect,
+        inspect_methods=frozenset(given.inspect_methods),
         log_level=given.log_level,
         limits=Limits(cpus=given.cpus, memory_bytes=given.memory << 20, pids=given.pids, disk_bytes=given.disk << 20),
     )
@@ -101,6 +106,18 @@ def _parser(environ: Mapping[str, str]) -> Parser:
         "--plant", choices=PLANTS, default=environ.get("SANDBOXD_PLANT") or "auto", help="how docker's gateway is made"
     )
     serve.add_argument("--helper-image", metavar="IMAGE", default="", help="an image with python3, for --plant helper")
+    serve.add_argument(
+        "--inspect",
+        action="store_true",
+        help="look into TLS: each request is judged and recorded by its URL; programs that trust only their own fail",
+    )
+    serve.add_argument(
+        "--inspect-methods",
+        type=_methods,
+        metavar="LIST",
+        default=("GET", "HEAD"),
+        help="what may be asked for where TLS is inspected (default: GET,HEAD)",
+    )
     serve.add_argument("--cpus", type=float, default=defaults.cpus, help="cores of a sandbox (%(default)s)")
     serve.add_argument(
         "--memory", type=_count, metavar="MIB", default=defaults.memory_bytes >> 20, help="of a sandbox (%(default)s)"
@@ -118,6 +135,13 @@ def _count(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"found {text}; allowed is 1 or more")
     return value
+
+
+def _methods(text: str) -> tuple[str, ...]:
+    methods = tuple(text.split(","))
+    if not all(re.fullmatch("[A-Z]{1,20}", method) for method in methods):
+        raise argparse.ArgumentTypeError(f"found {text!r}; allowed are methods such as GET,HEAD,POST")
+    return methods
 
 
 def _default_socket(environ: Mapping[str, str]) -> str:

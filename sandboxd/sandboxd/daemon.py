@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
 
 import grpc
 import structlog
@@ -20,15 +21,19 @@ from sandboxd import transport
 from sandboxd.backends.base import Backend, BackendKind, Planted
 from sandboxd.backends.registry import Backends
 from sandboxd.config import Config
+from sandboxd.egress.context import Inspect
 from sandboxd.egress.gateway import Gateway
 from sandboxd.egress.policy import Policy
 from sandboxd.instances import Instance
 from sandboxd.registry import Registry, RegistryConfig
-from sandboxd.sandbox import Way
+from sandboxd.sandbox import MakeWay, Way
+from sandboxd.services import execs
 from sandboxd.services.events import EventService
-from sandboxd.services.execs import ExecService
 from sandboxd.services.runner import RunnerService
 from sandboxd.services.sandbox import SandboxService
+
+if TYPE_CHECKING:
+    from sandboxd.egress.authority import Authority
 
 STOP_GRACE_SECONDS = 2.0
 CLOSE_SECONDS = 90.0
@@ -43,7 +48,7 @@ async def serve(config: Config, instance: Instance) -> None:
         server = grpc.aio.server(options=transport.OPTIONS)
         rpc.add_RunnerServiceServicer_to_server(RunnerService(registry, config.allow_private), server)
         rpc.add_SandboxServiceServicer_to_server(SandboxService(registry), server)
-        rpc.add_ExecServiceServicer_to_server(ExecService(registry), server)
+        execs.register(execs.ExecService(registry), server)
         rpc.add_EventServiceServicer_to_server(EventService(registry), server)
         healthy = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
@@ -65,7 +70,7 @@ async def _registry(config: Config, instance: Instance) -> AsyncIterator[Registr
         instance,
         Backends(_backends(config, instance)),
         _ways(config),
-        RegistryConfig(slots=config.slots, defaults=config.limits, ca_bundle=config.ca_bundle),
+        RegistryConfig(slots=config.slots, defaults=config.limits, ca_bundle=config.ca_bundle, inspect=config.inspect),
     )
     await registry.start()
     try:
@@ -104,18 +109,42 @@ def _backends(config: Config, instance: Instance) -> dict[BackendKind, Backend]:
     return {backend.kind: backend for backend in (docker, own, local)}
 
 
-def _ways(config: Config) -> Callable[[pb.NetworkPolicy, Planted, Callable[[pb.EgressDecision], None]], Way]:
+def _ways(config: Config) -> MakeWay:
     private = parse_networks(list(config.allow_private))
+    inspect = _inspect(config)
 
-    def make(network: pb.NetworkPolicy, planted: Planted, emit: Callable[[pb.EgressDecision], None]) -> Way:
+    def make(
+        network: pb.NetworkPolicy,
+        planted: Planted,
+        emit: Callable[[pb.EgressDecision], None],
+        authority: Authority | None,
+    ) -> Way:
         policy = Policy(
             explicit=tuple(network.explicit_hosts),
             docs=tuple(network.docs_hosts),
             registry=tuple(network.registry_hosts),
         )
-        return Gateway(policy, planted, emit=emit, allow_private=private)
+        return Gateway(
+            policy,
+            planted,
+            emit=emit,
+            allow_private=private,
+            inspect=inspect(authority) if authority is not None else None,
+            inspected_methods=config.inspect_methods,
+        )
 
     return make
+
+
+def _inspect(config: Config) -> Callable[[Authority], Inspect]:
+    """Imported where it is wanted: its library takes its time."""
+
+    def inspect(authority: Authority) -> Inspect:
+        from sandboxd.egress.inspection import client_context, inspector
+
+        return inspector(authority, client_context(config.ca_bundle))
+
+    return inspect
 
 
 async def _emptied(registry: Registry, stop: _Stop) -> None:

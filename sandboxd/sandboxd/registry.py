@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from quickstarted_api.v1 import sandbox_pb2 as pb
@@ -27,6 +27,9 @@ from sandboxd.instances import Instance
 from sandboxd.refused import RefusedError, invalid
 from sandboxd.sandbox import Identity, MakeWay, Sandbox
 from sandboxd.wire import FROM_KINDS, KINDS
+
+if TYPE_CHECKING:
+    from sandboxd.egress.authority import Authority
 
 SWEEP_SECONDS = 1.0
 RETENTION_SECONDS = 600.0
@@ -49,6 +52,8 @@ class RegistryConfig:
     defaults: Limits = field(default_factory=Limits)
     ca_bundle: str | None = None
     min_disk_free: int = 1 << 30
+    # Each sandbox has a certificate authority of its own, whose holder looks into its TLS.
+    inspect: bool = False
 
 
 class Registry:
@@ -252,7 +257,7 @@ class Registry:
             sandbox_id=asked.sandbox_id,
             image=asked.spec.image,
             limits=limits,
-            environment=self._environment(backend.kind),
+            environment=self._environment(backend),
             ca_bundle=self.config.ca_bundle,
             max_lifetime=held.hard_end - self._clock(),
         )
@@ -265,17 +270,22 @@ class Registry:
             request,
             self.instance.node_id,
             self.instance.instance_id,
+            _authority(asked.sandbox_id) if self._inspects(backend) else None,
         )
         directory = self.instance.directory / "sandboxes" / asked.sandbox_id
         return Sandbox(identity, held, backend, self._make_way, directory, self._on_change)
 
-    def _environment(self, kind: BackendKind) -> dict[str, str]:
+    def _environment(self, backend: Backend) -> dict[str, str]:
         path = os.pathsep.join(each for each in os.environ.get("PATH", os.defpath).split(os.pathsep) if each)
         bundle = self.config.ca_bundle
-        if kind in (BackendKind.LOCAL, BackendKind.SEATBELT):
+        if backend.kind in (BackendKind.LOCAL, BackendKind.SEATBELT):
             # The host's own file system: the bundle is where it is, and each has its own way to a proxy, or none.
             return environment.build(path=path, proxy=None, ca_bundle=bundle)
-        return environment.build(path=path, ca_bundle=environment.CA_BUNDLE_PATH if bundle else None)
+        has_bundle = bundle is not None or self._inspects(backend)
+        return environment.build(path=path, ca_bundle=environment.CA_BUNDLE_PATH if has_bundle else None)
+
+    def _inspects(self, backend: Backend) -> bool:
+        return self.config.inspect and backend.kind in (BackendKind.DOCKER, BackendKind.BUBBLEWRAP)
 
     # --- finding and ending ---------------------------------------------------------------------------------------
 
@@ -392,6 +402,12 @@ class Registry:
             sandbox.backend.kind.value,
             pb.SandboxState.Name(sandbox.state),
         )
+
+
+def _authority(name: str) -> Authority:
+    from sandboxd.egress.authority import Authority
+
+    return Authority(name)
 
 
 def disk_free(path: Path) -> int:

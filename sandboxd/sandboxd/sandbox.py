@@ -11,9 +11,9 @@ import contextlib
 import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from quickstarted_api.v1 import sandbox_pb2 as pb
@@ -24,6 +24,9 @@ from sandboxd.events import EventLog
 from sandboxd.lease import Lease
 from sandboxd.refused import RefusedError
 from sandboxd.wire import KINDS
+
+if TYPE_CHECKING:  # its library takes its time to import, and only inspection needs it
+    from sandboxd.egress.authority import Authority
 
 DESTROY_SECONDS = 60.0
 GATEWAY_CLOSE_SECONDS = 5.0
@@ -47,7 +50,7 @@ class Way(Protocol):
     async def close(self) -> None: ...
 
 
-MakeWay = Callable[[pb.NetworkPolicy, Planted, Callable[[pb.EgressDecision], None]], Way]
+MakeWay = Callable[[pb.NetworkPolicy, Planted, Callable[[pb.EgressDecision], None], "Authority | None"], Way]
 
 
 @dataclass
@@ -62,6 +65,8 @@ class Identity:
     request: SandboxRequest
     node_id: str
     instance_id: str
+    # Whom the sandbox trusts where the operator has TLS inspected.
+    authority: Authority | None = None
 
 
 @dataclass
@@ -111,11 +116,12 @@ class Sandbox:
 
     async def _bring_up(self) -> None:
         self.directory.mkdir(mode=0o700, parents=True)
-        made = self._made = await self._timed("create", self.backend.create(self.identity.request))
+        made = self._made = await self._timed("create", self.backend.create(self._request()))
         self.commands = Commands(made, self.events, self.directory, self._stuck)
         planted = await self._timed("plant", made.plant())
         if planted is not None:
-            self._way = self.make_way(self.identity.spec.network, planted, self.events.egress)
+            authority = self.identity.authority
+            self._way = self.make_way(self.identity.spec.network, planted, self.events.egress, authority)
             await self._way.start()
         await self._timed("self_test", made.self_test())
         self._watching = [
@@ -123,6 +129,16 @@ class Sandbox:
             asyncio.create_task(self._watch_end(made), name=f"end {self.identity.sandbox_id}"),
         ]
         await self._become(pb.READY)
+
+    def _request(self) -> SandboxRequest:
+        """What the backend is asked for; with an authority of its own the sandbox gets a bundle of its own."""
+        request, authority = self.identity.request, self.identity.authority
+        if authority is None:
+            return request
+        bundle = self.directory / "ca.pem"
+        known = Path(request.ca_bundle).read_bytes() if request.ca_bundle is not None else b""
+        bundle.write_bytes(known + b"\n" + authority.pem)
+        return replace(request, ca_bundle=str(bundle))
 
     async def _timed(self, step: str, work: Awaitable[T]) -> T:
         started = time.monotonic()

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from quickstarted_api.addresses import Network
 from quickstarted_api.v1 import sandbox_pb2 as pb
 from sandboxd.backends.base import Planted
+from sandboxd.egress.context import Inspect
 from sandboxd.egress.gateway import Gateway
 from sandboxd.egress.limits import DescriptorBudget, GatewayLimits
 from sandboxd.egress.policy import Policy
@@ -215,6 +216,8 @@ async def running(
     upstream: Upstream | None = None,
     allow_private: Sequence[Network] = (),
     descriptors: DescriptorBudget | None = None,
+    inspect: Inspect | None = None,
+    inspected_methods: frozenset[str] = frozenset(),
 ) -> AsyncIterator[Rig]:
     """A gateway that serves until the block ends."""
     upstream = upstream or Upstream()
@@ -266,6 +269,8 @@ async def running(
         allow_private=allow_private,
         destination=destination,
         descriptors=descriptors or DescriptorBudget(),
+        inspect=inspect,
+        inspected_methods=inspected_methods,
     )
     rig = Rig(gateway, planted, upstream, events, resolved, dialled, destinations, answers, arrived)
     await gateway.start()

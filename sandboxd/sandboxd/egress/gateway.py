@@ -21,7 +21,7 @@ from quickstarted_api.v1 import sandbox_pb2 as pb
 
 from sandboxd.backends.base import Planted
 from sandboxd.egress import answers
-from sandboxd.egress.context import Context
+from sandboxd.egress.context import Context, Inspect
 from sandboxd.egress.limits import DESCRIPTORS, DescriptorBudget, GatewayLimits
 from sandboxd.egress.nameserver import Nameserver
 from sandboxd.egress.policy import Policy
@@ -59,6 +59,8 @@ class Gateway:
         allow_private: Sequence[Network] = (),
         destination: Destination | None = None,
         descriptors: DescriptorBudget = DESCRIPTORS,
+        inspect: Inspect | None = None,
+        inspected_methods: frozenset[str] = frozenset(),
     ) -> None:
         """`emit` takes each event on the event loop and must not raise. `allow_private` is what an operator opened."""
         self._planted = planted
@@ -67,7 +69,8 @@ class Gateway:
         self._destination = destination or _destination_of(planted)
         self._descriptors = descriptors
         upstreams = Upstreams(policy, self._limits, resolver or SystemResolver(), dialler, allow_private)
-        self._context = Context(policy, SyntheticNames(planted.pool), upstreams, self._limits, emit)
+        names = SyntheticNames(planted.pool)
+        self._context = Context(policy, names, upstreams, self._limits, emit, inspect, inspected_methods)
         self._nameserver = Nameserver(self._context, planted.dns_udp)
         self._acceptors: list[_Acceptor] = []
         self._tasks: set[asyncio.Task[None]] = set()

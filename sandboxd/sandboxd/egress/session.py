@@ -17,14 +17,17 @@ from sandboxd.egress.exchange import Exchange, Server
 from sandboxd.egress.http1 import Request, RequestLine
 from sandboxd.egress.policy import PORTS, Target, parse_authority
 from sandboxd.egress.record import Record
-from sandboxd.egress.refusal import Refusal, printable
+from sandboxd.egress.refusal import Layer, Refusal, printable
 from sandboxd.egress.tunnel import serve_connect
 from sandboxd.egress.wire import ClientGoneError, Wire
 
 
-async def serve_http(client: Wire, context: Context, captured: str | None = None) -> None:
-    """Serve a connection until it ends. `captured` is the name that it leads to, when it was not made to the proxy."""
-    session = _Session(client, context, captured)
+async def serve_http(client: Wire, context: Context, captured: str | None = None, inside: Layer | None = None) -> None:
+    """Serve a connection until it ends. `captured` is the name that it leads to, when it was not made to the proxy.
+
+    `inside` is the path of the TLS connection that this one is the inside of, when it is inspected.
+    """
+    session = _Session(client, context, captured, inside)
     try:
         while await session.serve_one():
             pass
@@ -35,10 +38,12 @@ async def serve_http(client: Wire, context: Context, captured: str | None = None
 
 
 class _Session:
-    def __init__(self, client: Wire, context: Context, captured: str | None) -> None:
+    def __init__(self, client: Wire, context: Context, captured: str | None, inside: Layer | None) -> None:
         self._client = client
         self._context = context
         self._captured = captured
+        self._inside = inside
+        self._layer = inside or (pb.HTTP if captured is None else pb.TRANSPARENT_HTTP)
         self._kept: Server | None = None
         self._first = True
 
@@ -48,8 +53,8 @@ class _Session:
 
     async def serve_one(self) -> bool:
         """Serve one request; whether another may follow."""
-        layer = pb.HTTP if self._captured is None else pb.TRANSPARENT_HTTP
-        record = Record(self._context.emit, layer, host=self._captured or "", port=80 if self._captured else 0)
+        port = 0 if self._captured is None else PORTS[self._layer]
+        record = Record(self._context.emit, self._layer, host=self._captured or "", port=port)
         try:
             head = await self._read_head()
             if head is None:
@@ -94,7 +99,10 @@ class _Session:
         record.target = printable(line.target)
         if line.method == "CONNECT":
             record.layer = pb.CONNECT if self._captured is None else record.layer
-        found = _target(line, self._captured)
+        if self._inside is not None and line.method not in self._context.inspected_methods:
+            raise Refusal(pb.METHOD_NOT_ALLOWED, f"{line.method} is not passed on where the operator inspects")
+        leads_to = None if self._captured is None else Target(self._captured, PORTS[self._layer])
+        found = _target(line, leads_to)
         if found is None:
             return await self._serve_itself(http1.parse_request(line, head), record)
         target, record.path = found
@@ -134,7 +142,7 @@ class _Session:
         raise Refusal(pb.MALFORMED_TARGET, "a path alone; a proxy takes a whole URL (RFC 9112, section 3.2.2)")
 
 
-def _target(line: RequestLine, captured: str | None) -> tuple[Target, str] | None:
+def _target(line: RequestLine, captured: Target | None) -> tuple[Target, str] | None:
     """Where a request should go, and the path there; None for a path alone on a connection to the proxy itself."""
     if line.method == "TRACE" or (line.method == "CONNECT" and captured is not None):
         raise Refusal(pb.METHOD_NOT_ALLOWED, f"{line.method} is not passed on (RFC 9110, section 9.3)")
@@ -144,11 +152,12 @@ def _target(line: RequestLine, captured: str | None) -> tuple[Target, str] | Non
     if line.method == "CONNECT":
         return parse_authority(text), ""
     if text.startswith("/"):
-        return None if captured is None else (Target(captured, 80), text)
+        return None if captured is None else (captured, text)
     authority, path = http1.split_absolute(text)
     target = parse_authority(authority, 80)
-    if captured is not None and target != Target(captured, 80):
-        raise Refusal(pb.AUTHORITY_MISMATCH, f"a URL of {target.host}:{target.port} on a connection to {captured}")
+    if captured is not None and target != captured:
+        found = f"a URL of {target.host}:{target.port} on a connection to {captured.host}:{captured.port}"
+        raise Refusal(pb.AUTHORITY_MISMATCH, found)
     return target, path
 
 

@@ -1,4 +1,4 @@
-"""TLS on port 443: opaque, once its ClientHello has named the target.
+"""TLS on port 443: opaque, once its ClientHello has named the target, unless the operator has it inspected.
 
 Both ways in end in `_pass_tls`: a CONNECT request whose target was judged, and a captured connection whose address
 stands for a name. Nothing goes upstream, not even a connection, before the ClientHello was read and names that host.
@@ -44,6 +44,10 @@ async def _pass_tls(client: Wire, context: Context, record: Record, reason: Reas
     """`route` is that of a CONNECT request, which waits for its answer; a captured connection has none yet."""
     try:
         first = await _read_hello(client, context, record.host, answers.established() if route else b"")
+        if context.inspect is not None:
+            client.pending[:0] = first
+            await context.inspect(client, context, record)
+            return
         if route is None:
             route = await context.upstreams.resolve(record.host)
         record.allow(reason)
