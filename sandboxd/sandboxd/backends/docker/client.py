@@ -33,6 +33,7 @@ REMOVERS = 4
 PULLERS = 4
 # Between two signs of life of a pull: a large layer is unpacked without a word.
 PULL_SILENCE_SECONDS = 300
+REASON_CHARACTERS = 600
 
 
 class Lane(Enum):
@@ -187,7 +188,10 @@ def _root_cause(error: BaseException) -> str:
 
 def reason_of(error: docker.errors.APIError) -> str:
     """What the engine said, without the SDK's wrapping."""
-    return str(error.explanation or error).strip()
+    said = str(error.explanation or error).strip()
+    # It may quote a path that a command made as long as it liked.
+    half = REASON_CHARACTERS // 2
+    return said if len(said) <= REASON_CHARACTERS else f"{said[:half]} … {said[-half:]}"
 
 
 def status_of(error: docker.errors.APIError) -> int:

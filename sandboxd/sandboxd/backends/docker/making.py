@@ -12,7 +12,7 @@ import io
 import shutil
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from sandboxd.backends.docker.client import EngineClient, Hijacked, reason_of
 from sandboxd.backends.docker.frames import Demultiplexer
 from sandboxd.backends.docker.images import Image
 from sandboxd.backends.docker.pump import Pump
-from sandboxd.backends.docker.removing import remove_container
+from sandboxd.backends.docker.removing import emptier, remove_container
 from sandboxd.environment import WORKSPACE
 
 CREATE_SECONDS = 60.0
@@ -150,16 +150,20 @@ class Maker:
 
     async def remove(self, made: Made) -> None:
         """Remove a container and what it has on this host. Raises BackendError, and keeps it in mind then."""
-        await self._discard(spec.container_name(self._owner, made.request.sandbox_id), made.shared)
+
+        name = spec.container_name(self._owner, made.request.sandbox_id)
+        await self._discard(name, made.shared, emptier(made.id, made.pid, made.upper))
 
     async def discard(self, made: Made) -> None:
         """Remove a container that is not to be used after all. Raises BackendError."""
         made.pump.close()
         await self.remove(made)
 
-    async def _discard(self, name: str, shared: Path | None) -> None:
+    async def _discard(
+        self, name: str, shared: Path | None, empty: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         self.unremoved.add(name)
-        await remove_container(self._client, name)
+        await remove_container(self._client, name, empty)
         self.unremoved.discard(name)
         self._names.discard(name)
         if shared is not None:

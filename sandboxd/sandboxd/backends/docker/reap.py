@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import docker
@@ -16,7 +17,7 @@ import docker.errors
 from sandboxd.backends.base import BackendError
 from sandboxd.backends.docker import spec
 from sandboxd.backends.docker.client import EngineClient, Lane, reason_of
-from sandboxd.backends.docker.removing import remove_container
+from sandboxd.backends.docker.removing import emptier, remove_container
 from sandboxd.instances import Instance
 
 DIRECTORY = "docker"
@@ -39,7 +40,17 @@ async def reap(client: EngineClient, instance: Instance, owner: spec.Owner) -> S
             continue
         for container in found:
             if container["Labels"][spec.INSTANCE_LABEL] == other:
-                await remove_container(client, container["Id"])
+                await _remove(client, container["Id"])
                 removed.append(container["Labels"].get(spec.SANDBOX_LABEL, ""))
         shutil.rmtree(instance.state / "instances" / other / DIRECTORY, ignore_errors=True)
     return sorted({name for name in removed if name})
+
+
+async def _remove(client: EngineClient, container: str) -> None:
+    try:
+        found = await client.call(lambda api: api.inspect_container(container), lane=Lane.REMOVE)
+    except docker.errors.APIError:
+        found = {}  # it is just being removed
+    upper = ((found.get("GraphDriver") or {}).get("Data") or {}).get("UpperDir")
+    pid = (found.get("State") or {}).get("Pid") or 0
+    await remove_container(client, container, emptier(container, pid, Path(upper) if upper else None))

@@ -26,7 +26,7 @@ from sandboxd.backends.base import (
     OutputSink,
     Planted,
 )
-from sandboxd.backends.docker import disk, spec
+from sandboxd.backends.docker import spec
 from sandboxd.backends.docker.cgroup import (
     CgroupError,
     CommandGroup,
@@ -41,6 +41,7 @@ from sandboxd.backends.docker.distant import DistantCounters
 from sandboxd.backends.docker.files import EngineFiles, HostFiles
 from sandboxd.backends.docker.making import Made
 from sandboxd.backends.docker.watch import COUNTER_SECONDS, Watch
+from sandboxd.backends.process import tree
 from sandboxd.egress.plant.planter import Place, Planter, PlantError
 from sandboxd.environment import WORKSPACE
 
@@ -258,14 +259,13 @@ class DockerSandbox:
         return int(found[0].get("SizeRw") or 0) if found else 0
 
     def _measure(self, upper: Path, enough: int) -> int:
-        used = disk.layer_bytes(upper, enough)
-        if used > enough:
-            return used
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # a layer that is being removed has no size that matters
+            used = tree.usage([str(upper)])
+            if used > enough:
+                return used
             # The layer's files have the device of the container's root, not that of the layer.
-            root = Path(f"/proc/{self._box.pid}/root").stat().st_dev
-            used += disk.removed_bytes(self._pids(), root)
-        return used
+            return used + tree.held_bytes(self._pids(), Path(f"/proc/{self._box.pid}/root").stat().st_dev)
+        return 0
 
     def _pids(self) -> list[int]:
         groups = [running.group for running in self._running.values()]
