@@ -203,7 +203,7 @@ class Commands:
             exited = await self._run(command)
         except asyncio.CancelledError:
             command.blame(pb.SANDBOX_DESTROYED)
-        except Exception as error:  # its exit record must come whatever a backend does
+        except Exception as error:  # noqa: BLE001 - its exit record must come whatever a backend does
             _log.exception("command_failed", exec_id=command.exec_id)
             command.blame(pb.EXEC_SANDBOX_LOST, f"an unexpected error of the daemon: {type(error).__name__}")
             self._on_stuck(f"the daemon failed with command {command.exec_id}")

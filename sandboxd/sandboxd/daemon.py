@@ -27,8 +27,8 @@ from sandboxd.egress.policy import Policy
 from sandboxd.instances import Instance
 from sandboxd.registry import Registry, RegistryConfig
 from sandboxd.sandbox import MakeWay, Way
-from sandboxd.services import execs
 from sandboxd.services.events import EventService
+from sandboxd.services.execs import ExecService
 from sandboxd.services.runner import RunnerService
 from sandboxd.services.sandbox import SandboxService
 
@@ -48,7 +48,7 @@ async def serve(config: Config, instance: Instance) -> None:
         server = grpc.aio.server(options=transport.OPTIONS)
         rpc.add_RunnerServiceServicer_to_server(RunnerService(registry, config.allow_private), server)
         rpc.add_SandboxServiceServicer_to_server(SandboxService(registry), server)
-        execs.register(execs.ExecService(registry), server)
+        ExecService(registry).add_to(server)
         rpc.add_EventServiceServicer_to_server(EventService(registry), server)
         healthy = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)

@@ -219,9 +219,9 @@ class ExecLog(Generic[ExitT]):
         for event in reached:
             self._loop.call_soon_threadsafe(event.set)
 
-    # --- for readers ----------------------------------------------------------------------------------------------
+    # --- for LogReader --------------------------------------------------------------------------------------------
 
-    def _look(self, offset: int, file: int) -> Gap | End[ExitT] | None | tuple[Stream, list[tuple[int, int]]]:
+    def look(self, offset: int, file: int) -> Gap | End[ExitT] | tuple[Stream, list[tuple[int, int]]] | None:
         """What is at an offset; of output its stream, and the places (start, size) in the file that hold it."""
         with self._lock:
             if offset >= self._end:
@@ -251,7 +251,8 @@ class ExecLog(Generic[ExitT]):
             offset, size = offset + places[-1][1], size - places[-1][1]
         return places
 
-    def _is_kept(self, offset: int) -> bool:
+    def is_kept(self, offset: int) -> bool:
+        """Whether what was loaded from an offset on is what the log has there."""
         with self._lock:
             return offset < self._head or offset >= self._kept
 
@@ -266,12 +267,12 @@ class LogReader(Generic[ExitT]):
     def read(self, offset: int) -> Data | Gap | End[ExitT] | None:
         """The record at an offset, None when it is not written yet. Raises OffsetError and CorruptError."""
         while True:
-            found = self._log._look(offset, self._file)
+            found = self._log.look(offset, self._file)
             if not isinstance(found, tuple):
                 return found
             stream, places = found
             data = [_read(self._file, place, size) for place, size in places]
-            if self._log._is_kept(offset):
+            if self._log.is_kept(offset):
                 return Data(offset, stream, data[0] if len(data) == 1 else b"".join(data))
             # A writer came round the ring meanwhile: look again, and find a gap.
 

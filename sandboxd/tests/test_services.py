@@ -4,40 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import grpc
 import pytest
-from google.rpc import error_details_pb2
-from grpc_status import rpc_status
 from quickstarted_api.v1 import sandbox_pb2 as pb
-from sandboxd.backends.base import Availability, LimitHit
+from sandboxd.backends.base import Availability
 
 from tests.support.daemon import TOKEN, Daemon
+from tests.support.refusals import events, reason, refused
 
 OTHER = b"another token of 32 bytes, really"
-
-
-async def refused(call: Awaitable[object]) -> tuple[grpc.StatusCode, str, dict[str, str], float | None]:
-    """The code, the reason, the metadata, and the time to wait that a call is refused with."""
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call
-    status = rpc_status.from_call(caught.value)  # type: ignore[arg-type] # AioRpcError has what is needed
-    assert status is not None
-    info, wait = error_details_pb2.ErrorInfo(), None
-    for detail in status.details:
-        if detail.Is(info.DESCRIPTOR):
-            detail.Unpack(info)
-        else:
-            retry = error_details_pb2.RetryInfo()
-            detail.Unpack(retry)
-            wait = retry.retry_delay.ToNanoseconds() / 1e9
-    assert info.domain == "sandboxd"
-    return caught.value.code(), info.reason, dict(info.metadata), wait
-
-
-async def reason(call: Awaitable[object]) -> str:
-    return (await refused(call))[1]
 
 
 # --- creating ---------------------------------------------------------------------------------------------------------
@@ -267,184 +244,6 @@ async def test_draining_takes_no_more_and_lets_the_rest_go_on(daemon: Daemon) ->
     assert (await daemon.start("exit", "0")).exec_id == "e1"
 
 
-# --- commands ---------------------------------------------------------------------------------------------------------
-
-
-async def test_a_commands_output_and_exit_are_a_log(daemon: Daemon) -> None:
-    await daemon.create()
-    await daemon.start("both")
-    first, second, last = await daemon.log()
-    assert (first.data.stream, first.data.data, first.data.offset) == (pb.STDOUT, b"out", 0)
-    assert (second.data.stream, second.data.data, second.data.offset) == (pb.STDERR, b"err", 3)
-    assert (last.exit.cause, last.exit.code, last.exit.output_bytes) == (pb.EXITED, 3, 6)
-
-
-async def test_a_command_is_never_run_twice(daemon: Daemon) -> None:
-    await daemon.create()
-    for _ in range(3):
-        await daemon.start("say", "once")
-    assert len(daemon.made().commands) == 1
-    assert await reason(daemon.start("say", "other")) == "ID_REUSED"
-
-
-async def test_concurrent_starts_of_one_id_run_one_command(daemon: Daemon) -> None:
-    await daemon.create()
-    await asyncio.gather(*(daemon.start("say", "once") for _ in range(20)))
-    assert len(daemon.made().commands) == 1
-
-
-async def test_a_stream_that_is_cut_resumes_without_a_lost_or_a_doubled_byte(daemon: Daemon) -> None:
-    await daemon.create()
-    await daemon.start("flood", "3000000")
-    digest, offset, cuts = hashlib.sha256(), 0, 0
-    while True:
-        call = daemon.execs.ReadLog(pb.ReadLogRequest(sandbox_id="s1", exec_id="e1", offset=offset, follow=True))
-        async for record in call:
-            if record.HasField("exit"):
-                assert (offset, cuts) == (3_000_000, 9)
-                assert digest.digest() == hashlib.sha256(bytes(3_000_000)).digest()
-                return
-            digest.update(record.data.data)
-            offset += len(record.data.data)
-            if offset > 300_000 * (cuts + 1):
-                cuts += 1
-                call.cancel()
-                break
-
-
-async def test_output_past_its_limit_has_a_gap_and_an_event(daemon: Daemon) -> None:
-    await daemon.create()
-    spec = pb.ExecSpec(argv=["flood", "500000"], output_limit=100_000)
-    spec.timeout.FromSeconds(60)
-    await daemon.execs.Start(pb.StartRequest(sandbox_id="s1", owner_token=TOKEN, exec_id="e1", spec=spec))
-    records = await daemon.log()
-    (gap,) = [record.gap for record in records if record.HasField("gap")]
-    assert gap.to - getattr(gap, "from") == 400_000
-    assert records[-1].exit.cut_bytes == 400_000
-    limit = (await events(daemon, 2))[1].limit
-    assert (limit.kind, limit.value) == (pb.LimitReached.OUTPUT, 100_000)
-
-
-@pytest.mark.parametrize(("offset", "why"), [(4, "OFFSET_BEYOND_END"), (1 << 40, "OFFSET_BEYOND_END")])
-async def test_an_offset_beyond_the_end_is_out_of_range(daemon: Daemon, offset: int, why: str) -> None:
-    await daemon.create()
-    await daemon.start("say", "abc")
-    await daemon.log()
-    assert await reason(daemon.log(offset)) == why
-    assert [record.HasField("exit") for record in await daemon.log(3)] == [True]
-
-
-async def test_without_following_a_read_ends_at_what_is_there(daemon: Daemon) -> None:
-    await daemon.create()
-    await daemon.start("wait")
-    assert await daemon.log(follow=False) == []
-
-
-async def test_a_program_that_is_not_there_is_an_exit_not_an_error(daemon: Daemon) -> None:
-    await daemon.create()
-    await daemon.start("missing")
-    exited = (await daemon.log())[-1].exit
-    assert (exited.cause, exited.code, exited.message) == (pb.START_FAILED, 127, "no such program: missing")
-
-
-async def test_a_command_past_its_time_is_ended_and_says_so(daemon: Daemon) -> None:
-    await daemon.create()
-    await daemon.start("wait", seconds=0.05)
-    exited = (await daemon.log())[-1].exit
-    assert (exited.cause, exited.code) == (pb.TIMED_OUT, 137)
-    limit = (await events(daemon, 2))[1]
-    assert (limit.limit.kind, limit.limit.value, limit.exec_id) == (pb.LimitReached.TIME, 50, "e1")
-
-
-async def test_a_command_that_can_not_be_ended_ends_the_sandbox(daemon: Daemon) -> None:
-    await daemon.create()
-    await daemon.start("stuck", seconds=0.05)
-    sandbox = await daemon.until("s1", pb.LOST)
-    assert "could not be ended" in sandbox.error.message
-    assert daemon.made().destroyed == 1
-
-
-async def test_a_signal_reaches_the_command_and_its_cause_is_told(daemon: Daemon) -> None:
-    await daemon.create()
-    await daemon.start("wait")
-    asked = pb.SignalRequest(sandbox_id="s1", owner_token=TOKEN, exec_id="e1", signal=15)
-    await daemon.execs.Signal(asked)
-    exited = (await daemon.log())[-1].exit
-    assert (exited.cause, exited.code, exited.signal) == (pb.SIGNALED_BY_CLIENT, 143, 15)
-    assert (await daemon.execs.Signal(asked)).exit == exited
-
-
-async def test_a_memory_limit_ends_a_command_with_its_cause_and_an_event(daemon: Daemon) -> None:
-    await daemon.create()
-    await daemon.start("wait")
-    daemon.made().hits.put_nowait(LimitHit("memory", 1 << 30))
-    told = await events(daemon, 2)
-    assert (told[1].limit.kind, told[1].limit.value, told[1].exec_id) == (pb.LimitReached.MEMORY, 1 << 30, "e1")
-    await daemon.made().commands[0].kill()
-    assert (await daemon.log())[-1].exit.cause == pb.OOM_KILLED
-
-
-BAD_STARTS = [
-    pytest.param({"argv": []}, "spec.argv", id="nothing to run"),
-    pytest.param({"argv": ["x"] * 5000}, "spec.argv", id="too many words"),
-    pytest.param({"argv": ["x" * 200_000]}, "spec.argv", id="K16 a huge word"),
-    pytest.param({"argv": ["a\0b"]}, "spec.argv", id="K16 NUL in a word"),
-    pytest.param({"argv": ["x"], "env": {"A=B": "1"}}, "spec.env", id="a variable with ="),
-    pytest.param({"argv": ["x"], "env": {f"A{n}": "" for n in range(300)}}, "spec.env", id="too many variables"),
-    pytest.param({"argv": ["x"], "stdin": bytes(70_000)}, "spec.stdin", id="too much input"),
-    pytest.param({"argv": ["x"], "cwd": "a\0"}, "spec.cwd", id="NUL in the directory"),
-]
-
-
-@pytest.mark.parametrize(("fields", "field"), BAD_STARTS)
-async def test_a_bad_start_names_its_field(daemon: Daemon, fields: dict[str, object], field: str) -> None:
-    await daemon.create()
-    spec = pb.ExecSpec(**fields)  # type: ignore[arg-type] # as each row says
-    spec.timeout.FromSeconds(1)
-    asked = pb.StartRequest(sandbox_id="s1", owner_token=TOKEN, exec_id="e1", spec=spec)
-    code, why, metadata, _ = await refused(daemon.execs.Start(asked))
-    assert (code, why, metadata["field"]) == (grpc.StatusCode.INVALID_ARGUMENT, "SPEC_INVALID", field)
-
-
-async def test_a_timeout_is_required(daemon: Daemon) -> None:
-    await daemon.create()
-    assert (await refused(daemon.start("exit", "0", seconds=0)))[2]["field"] == "spec.timeout"
-
-
-@pytest.mark.parametrize(
-    ("call", "why"),
-    [
-        (lambda d: d.sandboxes.Get(pb.GetRequest(sandbox_id="no")), "SANDBOX_UNKNOWN"),
-        (lambda d: d.execs.Get(pb.GetExecRequest(sandbox_id="s1", exec_id="no")), "EXEC_UNKNOWN"),
-        (lambda d: d.start("exit", "0", name="no"), "SANDBOX_UNKNOWN"),
-    ],
-    ids=["a sandbox", "a command", "a command in no sandbox"],
-)
-async def test_what_is_not_there_is_not_found(
-    daemon: Daemon, call: Callable[[Daemon], Awaitable[object]], why: str
-) -> None:
-    await daemon.create()
-    code, told, *_ = await refused(call(daemon))
-    assert (code, told) == (grpc.StatusCode.NOT_FOUND, why)
-
-
-async def test_a_bug_is_internal_with_an_id_and_nothing_of_it_reaches_the_client(daemon: Daemon) -> None:
-    await daemon.create()
-
-    async def broken(*_: object) -> None:
-        raise LookupError("a secret of the daemon")
-
-    daemon.made().upload = broken  # type: ignore[assignment, method-assign] # a bug in a backend
-
-    async def parts() -> AsyncIterator[pb.UploadRequest]:
-        yield pb.UploadRequest(header=pb.UploadRequest.Header(sandbox_id="s1", owner_token=TOKEN))
-
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await daemon.sandboxes.Upload(parts())
-    assert caught.value.code() == grpc.StatusCode.INTERNAL
-    assert "secret" not in str(caught.value.details())
-
-
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
@@ -473,16 +272,6 @@ async def test_a_chunk_before_the_header_belongs_to_nobody(daemon: Daemon) -> No
 
 
 # --- events and capacity ----------------------------------------------------------------------------------------------
-
-
-async def events(daemon: Daemon, count: int, after: int = 0) -> list[pb.Event]:
-    told: list[pb.Event] = []
-    async with asyncio.timeout(10):
-        async for event in daemon.events.Stream(pb.StreamRequest(sandbox_id="s1", after_seq=after)):
-            told.append(event)
-            if len(told) == count:
-                break
-    return told
 
 
 async def test_events_are_numbered_without_holes_and_resume_after_any_number(daemon: Daemon) -> None:
@@ -518,3 +307,23 @@ async def test_info_tells_backends_and_what_auto_means(daemon: Daemon) -> None:
     assert [(each.kind, each.enforced) for each in info.backends] == [(pb.BUBBLEWRAP, True), (pb.LOCAL, False)]
     assert list(info.allow_private) == ["10.0.0.0/8"]
     assert info.limits.max_lifetime.seconds == 24 * 3600
+
+
+# --- bugs -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_bug_is_internal_with_an_id_and_nothing_of_it_reaches_the_client(daemon: Daemon) -> None:
+    await daemon.create()
+
+    async def broken(*_: object) -> None:
+        raise LookupError("a secret of the daemon")
+
+    daemon.made().upload = broken  # type: ignore[assignment, method-assign] # a bug in a backend
+
+    async def parts() -> AsyncIterator[pb.UploadRequest]:
+        yield pb.UploadRequest(header=pb.UploadRequest.Header(sandbox_id="s1", owner_token=TOKEN))
+
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await daemon.sandboxes.Upload(parts())
+    assert caught.value.code() == grpc.StatusCode.INTERNAL
+    assert "secret" not in str(caught.value.details())

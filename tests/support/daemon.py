@@ -17,8 +17,8 @@ from sandboxd.backends.registry import Backends
 from sandboxd.instances import instance
 from sandboxd.registry import Registry, RegistryConfig
 from sandboxd.sandbox import Way
-from sandboxd.services import execs
 from sandboxd.services.events import EventService
+from sandboxd.services.execs import ExecService
 from sandboxd.services.runner import RunnerService
 from sandboxd.services.sandbox import SandboxService
 
@@ -99,7 +99,7 @@ async def serving(config: RegistryConfig) -> AsyncIterator[Daemon]:
         server = grpc.aio.server(options=transport.OPTIONS)
         rpc.add_RunnerServiceServicer_to_server(RunnerService(registry, ["10.0.0.0/8"]), server)
         rpc.add_SandboxServiceServicer_to_server(SandboxService(registry), server)
-        execs.register(execs.ExecService(registry), server)
+        ExecService(registry).add_to(server)
         rpc.add_EventServiceServicer_to_server(EventService(registry), server)
         await registry.start()
         with transport.listening(server, Path(name) / "s.sock"):

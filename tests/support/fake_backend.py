@@ -22,11 +22,15 @@ from sandboxd.backends.base import (
 
 @dataclass
 class FakeRunning:
-    """`exit N`, `say TEXT`, `flood BYTES`, `wait` until it is ended, `stuck` that can't be, or `missing`."""
+    """`exit N`, `say TEXT`, `flood BYTES`, `wait` until it is ended, `stuck` that can't be, `deaf` to signals but
+    SIGKILL, or `missing`.
+    """
 
     request: ExecRequest
     sink: OutputSink
     stuck: bool = False
+    deaf: bool = False
+    kills: int = 0
     ended: asyncio.Future[Exited] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     signals: list[tuple[int, bool]] = field(default_factory=list)
 
@@ -49,6 +53,8 @@ class FakeRunning:
                 self.end(Exited(127, start_error="no such program: missing"))
             case ["stuck"]:
                 self.stuck = True
+            case ["deaf"]:
+                self.deaf = True
 
     def end(self, exited: Exited) -> None:
         if not self.ended.done():
@@ -59,10 +65,11 @@ class FakeRunning:
 
     async def signal(self, number: int, *, everything: bool) -> None:
         self.signals.append((number, everything))
-        if not self.stuck:
+        if not self.stuck and not self.deaf:
             self.end(Exited(128 + number, number))
 
     async def kill(self) -> None:
+        self.kills += 1
         if self.stuck:
             raise BackendError("SANDBOX_LOST", "it does not end")
         self.end(Exited(137, 9))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 from quickstarted_api.v1 import sandbox_pb2 as pb
-from quickstarted_api.v1 import sandbox_pb2_grpc as rpc
 
 from sandboxd import wire
 from sandboxd.commands import Command
@@ -22,27 +22,28 @@ HEARTBEAT_SECONDS = 10.0
 COALESCE_SECONDS = 0.02
 
 
-def register(service: ExecService, server: grpc.aio.Server) -> None:
-    """Add the service to a server. Not the generated function: a log's records come serialized."""
-    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-        "Start": grpc.unary_unary_rpc_method_handler(
-            service.Start, pb.StartRequest.FromString, pb.Exec.SerializeToString
-        ),
-        "ReadLog": grpc.unary_stream_rpc_method_handler(service.ReadLog, pb.ReadLogRequest.FromString, None),
-        "Get": grpc.unary_unary_rpc_method_handler(
-            service.Get, pb.GetExecRequest.FromString, pb.Exec.SerializeToString
-        ),
-        "Signal": grpc.unary_unary_rpc_method_handler(
-            service.Signal, pb.SignalRequest.FromString, pb.Exec.SerializeToString
-        ),
-    }
-    name = pb.DESCRIPTOR.services_by_name["ExecService"].full_name
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
+class ExecService:
+    """Not of the generated class: a log's records come serialized, so it registers its methods itself."""
 
-
-class ExecService(rpc.ExecServiceServicer):
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """Add the service to a server."""
+        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+            "Start": grpc.unary_unary_rpc_method_handler(
+                self.Start, pb.StartRequest.FromString, pb.Exec.SerializeToString
+            ),
+            "ReadLog": grpc.unary_stream_rpc_method_handler(self.ReadLog, pb.ReadLogRequest.FromString),
+            "Get": grpc.unary_unary_rpc_method_handler(
+                self.Get, pb.GetExecRequest.FromString, pb.Exec.SerializeToString
+            ),
+            "Signal": grpc.unary_unary_rpc_method_handler(
+                self.Signal, pb.SignalRequest.FromString, pb.Exec.SerializeToString
+            ),
+        }
+        name = pb.DESCRIPTOR.services_by_name["ExecService"].full_name
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
 
     @unary
     async def Start(self, asked: pb.StartRequest, context: Context) -> pb.Exec:  # noqa: N802
