@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import docker
+import jsonschema
 import pytest
+from quickstarted.results.reference import load
 
 from tests.support import engine as engines
 from tests.support.desk import Desk
@@ -58,9 +61,15 @@ def containers(engine: engines.Engine) -> Iterator[Callable[[str], list[str]]]:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, engine: engines.Engine) -> Desk:
-    """A desk whose daemons keep their state beside it."""
-    return Desk(tmp_path, {"DOCKER_HOST": engine.host, "XDG_STATE_HOME": str(tmp_path / "state")})
+def desk(tmp_path: Path, engine: engines.Engine) -> Iterator[Desk]:
+    """A desk whose daemons keep their state beside it. Whatever a test does there, the records follow their schemas."""
+    yield Desk(tmp_path, {"DOCKER_HOST": engine.host, "XDG_STATE_HOME": str(tmp_path / "state")})
+    trace, results = (jsonschema.Draft202012Validator(load(name)) for name in ("trace", "results"))
+    for path in tmp_path.glob("results/*/attempt-*/trace.jsonl"):
+        for line in path.read_text().splitlines():
+            trace.validate(json.loads(line))
+    for path in tmp_path.glob("results/results.json"):
+        results.validate(json.loads(path.read_text()))
 
 
 @pytest.fixture(params=ENFORCED)
