@@ -18,6 +18,7 @@ from quickstarted.task.model import Docs
 
 from tests.support.docs_site import PUBLIC, Dialler, Site, names
 
+START = "<title>Start</title><main><h1>Start</h1><p>Read <a href='next'>on</a>.<h2 id=use>Use</h2><p>It.</main>"
 ENTRY = "http://docs.test/start"
 
 
