@@ -48,8 +48,13 @@ def line(bar: Bar, result: Result) -> str:
     verdict = "" if result.met else "  missed"
     return (
         f"{bar.name:<20} {limit:>7} {result.ratio:>7.2f}  {spread:<13} "
-        f"{duration(result.reference):>10} {duration(result.candidate):>10}{verdict}"
+        f"{amount(result.reference, bar.unit):>10} {amount(result.candidate, bar.unit):>10}{verdict}"
     )
+
+
+def amount(value: float, unit: str) -> str:
+    """A number of this unit, or seconds, as a person reads it."""
+    return f"{value:.0f} {unit}" if unit else duration(value)
 
 
 def duration(seconds: float) -> str:

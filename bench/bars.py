@@ -25,5 +25,5 @@ BARS = [
     Bar("docs-convert", "documentation to Markdown, over markdownify on the same pages", 1.0, docs.convert_pages, 7),
     Bar("loop-turn", "the loop's own cost of 200 turns, over 5 ms a turn", 1.0, agents.turn),
     Bar("attempts-late", "the latest deadline of 200 attempts in flight, over 100 ms", 1.0, agents.lateness, 2),
-    Bar("attempts-memory", "the memory of 200 attempts in flight, over 500 MB", 1.0, agents.memory, 2),
+    Bar("attempts-memory", "the memory of 200 attempts in flight, over 500 MB", 1.0, agents.memory, 2, unit="MB"),
 ]

@@ -36,7 +36,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A promise. `limit` bounds the candidate's time over the reference's, or its rate when `rate` is set."""
+    """A promise. `limit` bounds the candidate's time over the reference's, or its rate when `rate` is set.
+
+    A bar over something else than time says what its numbers are in `unit`.
+    """
 
     name: str
     promise: str
@@ -44,6 +47,7 @@ class Bar:
     prepare: Callable[[], AbstractAsyncContextManager[Work]]
     rounds: int = 15
     rate: bool = False
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
