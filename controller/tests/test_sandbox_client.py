@@ -381,7 +381,7 @@ async def test_versions_that_do_not_meet_are_one_line_with_both(daemon: FakeDaem
 
 async def test_nobody_at_the_address_is_an_error_in_time(socket: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "TRIES_SECONDS", 0.1)
-    socket.touch()  # noqa: ASYNC240 - in a test
+    socket.touch()
     with pytest.raises(SandboxError, match="does not answer") as caught:
         await Runner.open(from_path(socket), run_id="run")
     assert caught.value.reason == "SANDBOX_LOST"

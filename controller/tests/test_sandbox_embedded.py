@@ -1,7 +1,5 @@
 """The embedded daemon lives exactly as long as we do, on a socket that is only ours, without our keys."""
 
-# ruff: noqa: ASYNC240 - short looks at small files, in tests
-
 from __future__ import annotations
 
 import asyncio
