@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sandboxd.backends.base import Availability, BackendError, BackendKind, SandboxRequest
-from sandboxd.backends.process import instances
 from sandboxd.backends.process.files import Directories
-from sandboxd.backends.process.sandbox import Facts, ProcessSandbox, discard
+from sandboxd.backends.process.instances import Place, discard
+from sandboxd.backends.process.sandbox import Facts, ProcessSandbox
 from sandboxd.backends.process.spawn import Spawner
 from sandboxd.backends.process.supervisor import PACKAGE, Supervisor, program
 
@@ -29,7 +29,7 @@ class LocalBackend:
     uses_image = False
 
     def __init__(self, *, state: Path, instance_id: str) -> None:
-        self._place = instances.Place(state, instance_id, self.kind)
+        self._place = Place(state, instance_id, self.kind)
         self._spawner = Spawner("local-spawner")
 
     async def probe(self) -> Availability:

@@ -17,10 +17,10 @@ from sandboxd.backends.bubblewrap.arguments import EMPTY, OURS, TMPFS, Sandbox, 
 from sandboxd.backends.bubblewrap.etc import GID, UID, Files
 from sandboxd.backends.bubblewrap.program import INSTALL, NoProgramError, Program, explain, find
 from sandboxd.backends.local import shell
-from sandboxd.backends.process.files import Directories
+from sandboxd.backends.process.files import Directories, finished
 from sandboxd.backends.process.group import Group, Parents
-from sandboxd.backends.process.instances import Place
-from sandboxd.backends.process.sandbox import Facts, ProcessSandbox, discard
+from sandboxd.backends.process.instances import Place, discard
+from sandboxd.backends.process.sandbox import Facts, ProcessSandbox
 from sandboxd.backends.process.spawn import Spawner
 from sandboxd.backends.process.supervisor import PACKAGE, Isolation, Supervisor, program
 from sandboxd.environment import WORKSPACE, build
@@ -110,10 +110,10 @@ class BubblewrapBackend:
         await self._place.make(directories)
         group: Group | None = None
         try:
-            await asyncio.to_thread(_link_home, directories, view)
+            await finished(_link_home, directories, view)
             files = await asyncio.to_thread(self._files.for_sandbox, request.ca_bundle)
             command = [ready.program.path, *arguments(view, _sandbox(directories, files))]
-            group = await asyncio.to_thread(directories.make_group, self._groups, request.limits)
+            group = await finished(directories.make_group, self._groups, request.limits)
             supervisor = await Supervisor.launch(
                 self._spawner, lambda descriptor: [*command, *program(OURS, descriptor)], uid=owner
             )

@@ -10,16 +10,17 @@ import asyncio
 import contextlib
 import ctypes
 import os
-import secrets
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from sandboxd import archive
 from sandboxd.backends.base import BackendError, Limits
 from sandboxd.backends.process import tree
 from sandboxd.backends.process.group import Group, Parents
+
+T = TypeVar("T")
 
 WORKSPACE, HOME, TMP = "workspace", "home", "tmp"
 # Beside them, and not for the sandbox: where its control group is, for who comes after this daemon.
@@ -27,7 +28,10 @@ GROUP = "group"
 
 
 class Directories:
-    """The workspace, HOME and /tmp of a sandbox. `owner` is the user and group that it runs as, None for our own."""
+    """The workspace, HOME and /tmp of a sandbox, beneath `root`: INSTANCE/BACKEND/SANDBOX, which also names its group.
+
+    `owner` is the user and group that it runs as, None for our own.
+    """
 
     def __init__(self, root: Path, owner: int | None) -> None:
         self.root = root
@@ -36,9 +40,8 @@ class Directories:
         self.home = root / HOME
         self.tmp = root / TMP
 
-    def make(self) -> None:
-        """Make them. Raises OSError, also when they exist."""
-        self.root.mkdir(mode=0o711, parents=True)
+    def fill(self) -> None:
+        """Make them in `root`, which exists. Blocking. Raises OSError."""
         for path, mode in ((self.workspace, 0o755), (self.home, 0o755), (self.tmp, 0o1777)):
             path.mkdir()
             if self.owner is not None:
@@ -47,7 +50,7 @@ class Directories:
 
     def make_group(self, parents: Parents, limits: Limits) -> Group | None:
         """A control group for the sandbox, written down before it is made; None where there can't be one. Blocking."""
-        group = parents.group(f"sandboxd-{secrets.token_hex(8)}")
+        group = parents.group(f"sandboxd-{self.root.parents[1].name}-{self.root.name}")
         if group is None:
             return None
         lines = "".join(f"{controller}={directory}\n" for controller, directory in group.directories.items())
@@ -106,6 +109,17 @@ class Directories:
             yield opened
         finally:
             os.close(opened)
+
+
+async def finished(work: Callable[..., T], *arguments: object) -> T:
+    """Run `work` in a thread. When the caller is cancelled meanwhile, it hears of it once the work is done: a thread
+    can't be stopped, and what it makes must be there to be removed."""
+    running = asyncio.ensure_future(asyncio.to_thread(work, *arguments))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        raise
 
 
 @contextlib.contextmanager

@@ -7,13 +7,13 @@ A directory is `instances/INSTANCE/BACKEND/SANDBOX` beneath the daemon's state d
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 from pathlib import Path
 
 from sandboxd.backends.base import BackendError, BackendKind
 from sandboxd.backends.process import tree
-from sandboxd.backends.process.files import Directories
+from sandboxd.backends.process.files import Directories, finished
+from sandboxd.backends.process.group import Group
 from sandboxd.instances import Instance
 
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
@@ -37,14 +37,24 @@ class Place:
 
     async def make(self, directories: Directories) -> None:
         """Make a sandbox's directories, all or none. Raises BackendError."""
+        ours = False
+
+        def make() -> None:
+            nonlocal ours
+            directories.root.mkdir(mode=0o711, parents=True)
+            ours = True
+            directories.fill()
+
         try:
-            await asyncio.to_thread(directories.make)
-        except FileExistsError as error:
-            raise BackendError("ID_REUSED", f"{directories.root.name} exists already") from error
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                await asyncio.to_thread(directories.remove)
-            raise BackendError("DISK_LOW", f"the sandbox's directories could not be made: {error}") from error
+            await finished(make)
+        except BaseException as error:
+            if ours:
+                await asyncio.shield(discard(directories, None))
+            elif isinstance(error, FileExistsError):
+                raise BackendError("ID_REUSED", f"{directories.root.name} exists already") from error
+            if isinstance(error, OSError):
+                raise BackendError("DISK_LOW", f"the sandbox's directories could not be made: {error}") from error
+            raise
 
     def reap(self) -> list[str]:
         """Remove what this backend of dead instances left; the sandboxes removed. Blocking. Raises BackendError."""
@@ -54,6 +64,17 @@ class Place:
             if left.is_dir():
                 removed += _remove_all(left)
         return removed
+
+
+async def discard(directories: Directories, group: Group | None) -> None:
+    """Remove what a sandbox had on this host. Raises BackendError when something stays."""
+    group = group or await asyncio.to_thread(directories.recorded_group)
+    if group is not None and not await asyncio.to_thread(group.remove):
+        raise BackendError("BACKEND_DOWN", "the sandbox's control group would not become empty")
+    try:
+        await asyncio.to_thread(directories.remove)
+    except OSError as error:
+        raise BackendError("BACKEND_DOWN", f"the sandbox's directory could not be removed: {error}") from error
 
 
 def _remove_all(left: Path) -> list[str]:

@@ -12,6 +12,7 @@ import structlog
 from sandboxd.backends.base import BackendError, ExecRequest, Exited, LimitHit, Limits, OutputSink, Planted
 from sandboxd.backends.process.files import Directories
 from sandboxd.backends.process.group import Group
+from sandboxd.backends.process.instances import discard
 from sandboxd.backends.process.supervisor import Command, Isolation, Supervisor
 from sandboxd.backends.process.watch import Watch
 
@@ -185,16 +186,6 @@ class ProcessRunning:
     async def kill(self) -> None:
         """End everything that it started."""
         await self._supervisor.kill(self._command)
-
-
-async def discard(directories: Directories, group: Group | None) -> None:
-    """Remove what a sandbox had on this host. Raises BackendError when something stays."""
-    if group is not None and not await asyncio.to_thread(group.remove):
-        raise BackendError("BACKEND_DOWN", "the sandbox's control group would not become empty")
-    try:
-        await asyncio.to_thread(directories.remove)
-    except OSError as error:
-        raise BackendError("BACKEND_DOWN", f"the sandbox's directory could not be removed: {error}") from error
 
 
 def _not_isolated(why: str) -> BackendError:
