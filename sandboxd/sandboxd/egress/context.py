@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from sandboxd.egress.limits import GatewayLimits
+from sandboxd.egress.limits import GatewayLimits, TokenBucket
 from sandboxd.egress.policy import Policy
 from sandboxd.egress.record import Emit, Record
 from sandboxd.egress.synthetic import SyntheticNames
@@ -25,6 +25,7 @@ class Context:
     upstreams: Upstreams
     limits: GatewayLimits
     emit: Emit
+    requests: TokenBucket
     # Set when the operator has TLS inspected: opaque otherwise.
     inspect: Inspect | None = None
     # What may be asked for inside an inspected connection.

@@ -22,7 +22,7 @@ from quickstarted_api.v1 import sandbox_pb2 as pb
 from sandboxd.backends.base import Planted
 from sandboxd.egress import answers
 from sandboxd.egress.context import Context, Inspect
-from sandboxd.egress.limits import DESCRIPTORS, DescriptorBudget, GatewayLimits
+from sandboxd.egress.limits import DESCRIPTORS, DescriptorBudget, GatewayLimits, TokenBucket
 from sandboxd.egress.nameserver import Nameserver
 from sandboxd.egress.policy import Policy
 from sandboxd.egress.record import Emit, Record
@@ -40,7 +40,7 @@ Destination = Callable[[socket.socket], str]
 
 _SO_ORIGINAL_DST = 80  # linux/netfilter_ipv4.h
 _BATCH = 16  # connections that are accepted before other sandboxes get their turn
-_PAUSE = 0.1  # seconds without accepting, once the process is out of descriptors
+_PAUSE = 0.1  # seconds without accepting, once descriptors or the sandbox's rate are used up
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -70,7 +70,9 @@ class Gateway:
         self._descriptors = descriptors
         upstreams = Upstreams(policy, self._limits, resolver or SystemResolver(), dialler, allow_private)
         names = SyntheticNames(planted.pool)
-        self._context = Context(policy, names, upstreams, self._limits, emit, inspect, inspected_methods)
+        requests = TokenBucket(self._limits.requests, self._limits.request_burst)
+        self._context = Context(policy, names, upstreams, self._limits, emit, requests, inspect, inspected_methods)
+        self._accepts = TokenBucket(self._limits.accepts, self._limits.accept_burst)
         self._nameserver = Nameserver(self._context, planted.dns_udp)
         self._acceptors: list[_Acceptor] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -99,9 +101,16 @@ class Gateway:
             listener.close()
 
     def _listen(self, listener: socket.socket, admit: Callable[[socket.socket], None]) -> None:
-        acceptor = _Acceptor(listener, admit)
+        acceptor = _Acceptor(listener, admit, self._may_accept)
         self._acceptors.append(acceptor)
         acceptor.start()
+
+    def _may_accept(self) -> bool:
+        if self._accepts.take(asyncio.get_running_loop().time()):
+            return True
+        rate = f"more than {self._limits.accepts:g} new connections a second"
+        Record(self._emit, pb.EGRESS_LAYER_UNSPECIFIED).refuse(Refusal(pb.RATE_LIMITED, rate))
+        return False
 
     def _admit_proxy(self, connection: socket.socket) -> None:
         if not self._take_slot():
@@ -132,7 +141,7 @@ class Gateway:
             self._serve(client, serve_captured(client, self._context, name), self._give_slot)
 
     def _admit_dns(self, connection: socket.socket) -> None:
-        if self._dns_connections >= self._limits.dns_connections or not self._descriptors.take():
+        if self._dns_connections >= self._limits.dns_connections or not self._descriptors.take(self._held):
             self._too_many(pb.DNS, "")
             Wire(connection).abort()
             return
@@ -140,8 +149,12 @@ class Gateway:
         client = Wire(connection)
         self._serve(client, self._nameserver.serve_tcp(client), self._give_dns_slot)
 
+    @property
+    def _held(self) -> int:
+        return self._connections + self._dns_connections
+
     def _take_slot(self) -> bool:
-        if self._connections >= self._limits.connections or not self._descriptors.take():
+        if self._connections >= self._limits.connections or not self._descriptors.take(self._held):
             return False
         self._connections += 1
         return True
@@ -172,10 +185,15 @@ class Gateway:
         return name
 
     def _serve(self, client: Wire, path: Coroutine[Any, Any, None], done: Callable[[], None]) -> None:
+        def end(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            done()
+            path.close()  # a task that is cancelled before it began has run nothing
+            client.close()
+
         task = asyncio.create_task(self._end_well(client, path))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: done())
+        task.add_done_callback(end)
 
     async def _end_well(self, client: Wire, path: Coroutine[Any, Any, None]) -> None:
         """Run a connection's path; whatever becomes of it, the connection is closed and other connections go on."""
@@ -191,16 +209,17 @@ class Gateway:
         except Exception:  # noqa: BLE001 - a bug here must end this connection only, and be seen
             _log.exception("a connection's path failed")
             client.abort()
-        finally:
-            client.close()
 
 
 class _Acceptor:
-    """Accepts on one listener. It outlives a lack of descriptors, which is the process's, not the listener's."""
+    """Accepts on one listener, as long as it may. It outlives a lack of descriptors, which is the process's."""
 
-    def __init__(self, listener: socket.socket, admit: Callable[[socket.socket], None]) -> None:
+    def __init__(
+        self, listener: socket.socket, admit: Callable[[socket.socket], None], may_accept: Callable[[], bool]
+    ) -> None:
         self._listener = listener
         self._admit = admit
+        self._may_accept = may_accept
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
 
@@ -226,6 +245,9 @@ class _Acceptor:
                 continue  # that connection broke before it was accepted (accept(2))
             connection.setblocking(False)
             self._admit(connection)
+            if not self._may_accept():
+                self._hold()
+                return
 
     def _hold(self) -> None:
         """Let connections wait in the kernel's queue: a listener with one would wake the loop all the time."""

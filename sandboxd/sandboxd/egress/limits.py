@@ -12,6 +12,13 @@ class GatewayLimits:
 
     # Connections to the proxy and captured ones together. npm opens some 15 a host, a browser 6 a host and 256 in all.
     connections: int = 128
+    # New connections a second, and at once. Beyond that they wait in the kernel's queue, at no cost for others.
+    accepts: float = 200.0
+    accept_burst: float = 1000.0
+    # Plain requests a second, and at once. Beyond that they are served later: apt fetches some hundreds of files in one
+    # run, and a pipelining flood on one connection would take a whole processor.
+    requests: float = 200.0
+    request_burst: float = 1000.0
     # From a connection's start to the end of its first request head or ClientHello. nginx and Apache wait 60 s and
     # 20 s, for clients far away.
     head: float = 10.0
@@ -51,13 +58,22 @@ class TokenBucket:
 
     def take(self, now: float) -> bool:
         """Take a token, if there is one. `now` must not go back."""
-        if self._at is not None:
-            self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
-        self._at = now
+        self._fill(now)
         if self._tokens < 1:
             return False
         self._tokens -= 1
         return True
+
+    def reserve(self, now: float) -> float:
+        """Take a token, also one that is still to come; the seconds until it is there."""
+        self._fill(now)
+        self._tokens -= 1
+        return max(0.0, -self._tokens / self._rate)
+
+    def _fill(self, now: float) -> None:
+        if self._at is not None:
+            self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
+        self._at = now
 
 
 class NameBudget:
@@ -93,12 +109,16 @@ class DescriptorBudget:
     def __init__(self) -> None:
         self._used = 0
 
-    def take(self) -> bool:
-        """Take what one connection needs. The limit is read anew each time, because an operator may change it."""
+    def take(self, held: int) -> bool:
+        """Take what one connection needs, for a sandbox that holds so many.
+
+        A sandbox may hold no more than it leaves free: the first takes half, and there is always some left for one that
+        comes later. The limit is read anew each time, because an operator may change it.
+        """
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if limit != resource.RLIM_INFINITY:
-            room = max(limit - self.RESERVED, limit // 2)
-            if (self._used + 1) * self.PER_CONNECTION > room:
+            room = max(limit - self.RESERVED, limit // 2) // self.PER_CONNECTION
+            if held >= room - self._used:
                 return False
         self._used += 1
         return True

@@ -15,8 +15,6 @@ from sandboxd.egress.wire import Pulse, Wire
 SMALL = 64 * 1024
 LARGE = 1024 * 1024
 
-_TURN = LARGE  # bytes that a stream moves before others get their turn
-
 
 class BufferPool:
     """Buffers for the streams of all gateways. At most `large` large ones exist; without one, a small one does."""
@@ -55,6 +53,41 @@ BUFFERS = BufferPool()
 """The process's own; the event loop is its one user."""
 
 
+class Turns:
+    """Rounds of the event loop: in each, all streams together move `size` bytes, and then everything else has its turn.
+
+    Were it counted for each stream alone, a hundred busy ones would keep a neighbour's small request waiting for a
+    hundred times as long.
+    """
+
+    def __init__(self, size: int = LARGE) -> None:
+        self._size = size
+        self._left = size
+        self._next: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def moved(self, size: int) -> None:
+        """So many bytes were moved; return when more may be."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # the rounds of a loop that has ended never come
+            self._loop, self._left, self._next = loop, self._size, None
+        self._left -= size
+        while self._left <= 0:
+            if self._next is None:
+                self._next = asyncio.Event()
+                loop.call_soon(self._begin, self._next)
+            await self._next.wait()
+
+    def _begin(self, round_: asyncio.Event) -> None:
+        self._left = self._size
+        self._next = None
+        round_.set()
+
+
+TURNS = Turns()
+"""The process's own, as its event loop is."""
+
+
 async def drain(
     source: Wire,
     pulse: Pulse,
@@ -69,7 +102,7 @@ async def drain(
     while source.pending:
         if await consume(memoryview(source.take(wants() or SMALL))):
             return True
-    last = moved = 0
+    last = 0
     while True:
         await source.readable()
         with BUFFERS.lend(large=last >= SMALL) as buffer:
@@ -81,10 +114,7 @@ async def drain(
                     return True
                 pulse.beat()
                 last = size
-                moved += size
-                if moved >= _TURN:
-                    moved = 0
-                    await asyncio.sleep(0)
+                await TURNS.moved(size)
                 if last == len(buffer) == SMALL:
                     break  # for a larger one
 

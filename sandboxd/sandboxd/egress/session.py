@@ -59,6 +59,8 @@ class _Session:
             head = await self._read_head()
             if head is None:
                 return False
+            if (wait := self._context.requests.reserve(time.monotonic())) > 0:
+                await asyncio.sleep(wait)
             record.began = time.monotonic()
             record.target = printable(head.partition(b"\r\n")[0])
             return await self._serve(head, record)

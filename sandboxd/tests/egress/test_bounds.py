@@ -144,7 +144,7 @@ def few_descriptors() -> Iterator[int]:
 
 async def test_s15_the_accept_loop_survives_a_lack_of_descriptors(few_descriptors: int) -> None:
     budget = DescriptorBudget()
-    budget.take = lambda: True  # type: ignore[method-assign]  # the worst case: nobody kept any back
+    budget.take = lambda held: True  # type: ignore[method-assign]  # the worst case: nobody kept any back
     async with running(descriptors=budget, limits=GatewayLimits(connections=1000)) as rig:
         clients: list[Client] = []
         with pytest.raises(OSError, match="Too many open files"):
@@ -161,13 +161,32 @@ async def _connect_without_end(rig: Rig, clients: list[Client]) -> None:
 
 
 async def test_s15_descriptors_are_kept_back_for_the_rest_of_the_daemon(few_descriptors: int) -> None:
-    async with running(descriptors=DescriptorBudget(), limits=GatewayLimits(connections=1000)) as rig:
-        room = few_descriptors // 2 // DescriptorBudget.PER_CONNECTION
-        for _ in range(room):
+    budget, limits = DescriptorBudget(), GatewayLimits(connections=1000)
+    async with running(descriptors=budget, limits=limits) as rig, running(descriptors=budget) as other:
+        half = (few_descriptors // 2 // DescriptorBudget.PER_CONNECTION + 1) // 2
+        for _ in range(half):
             await (await rig.connect("proxy")).send(b"G")
-        last = await rig.connect("proxy")
-        assert status_of(await last.rest()) == 503
-        assert rig.reasons() == ["TOO_MANY_CONNECTIONS"]
+        for _ in range(5):
+            last = await rig.connect("proxy")
+            assert status_of(await last.rest()) == 503
+        assert set(rig.reasons()) == {"TOO_MANY_CONNECTIONS"}
+        assert status_of(await other.ask("proxy", GET)) == 200, "one sandbox can't take what another needs"
+
+
+async def test_new_connections_beyond_the_rate_wait_and_are_served() -> None:
+    async with running(limits=GatewayLimits(accepts=50, accept_burst=5)) as rig:
+        answers = [await rig.ask("proxy", GET) for _ in range(12)]
+        assert [status_of(answer) for answer in answers] == [200] * 12
+        assert "RATE_LIMITED" in rig.reasons()
+
+
+async def test_requests_beyond_the_rate_are_served_later() -> None:
+    async with running(limits=GatewayLimits(requests=100, request_burst=5)) as rig:
+        client = await rig.connect("proxy")
+        began = asyncio.get_running_loop().time()
+        await client.send(GET.replace(b"Connection: close\r\n", b"") * 14 + GET)
+        assert (await client.rest()).count(b"HTTP/1.1 200 OK") == 15
+        assert asyncio.get_running_loop().time() - began > 0.09, "ten of fifteen had to wait for a token each"
 
 
 async def test_s19_a_gateway_that_goes_away_fails_closed_and_leaves_nothing() -> None:
@@ -235,6 +254,13 @@ def test_a_bucket_fills_at_its_rate_and_never_over_its_burst() -> None:
     assert [bucket.take(0.0) for _ in range(4)] == [True, True, True, False]
     assert [bucket.take(0.1), bucket.take(0.1)] == [True, False]
     assert [bucket.take(100.0) for _ in range(4)] == [True, True, True, False]
+
+
+def test_a_reserved_token_tells_how_long_it_takes_to_come() -> None:
+    bucket = TokenBucket(rate=10, burst=2)
+    waits = [bucket.reserve(0.0) for _ in range(4)]
+    assert waits == pytest.approx([0, 0, 0.1, 0.2])
+    assert bucket.reserve(10.0) == 0
 
 
 def test_d02_a_name_is_paid_for_once_while_it_is_remembered() -> None:
