@@ -112,6 +112,12 @@ async def test_bytes_that_never_came_are_told(daemon: FakeDaemon, sandbox: Remot
     assert "20 bytes cut" in (await run(sandbox)).output
 
 
+async def test_bytes_that_come_twice_are_dropped(daemon: FakeDaemon, sandbox: RemoteSandbox) -> None:
+    daemon.on_start = lambda _: [fake.data(0, b"abc"), fake.data(0, b"ab"), fake.data(1, b"bcde"), fake.ended()]
+    result = await run(sandbox)
+    assert (result.output, result.truncated) == ("abcde", False)
+
+
 async def test_a_silent_stream_is_opened_anew(
     daemon: FakeDaemon, sandbox: RemoteSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +205,17 @@ async def test_events_come_in_order_and_once_whatever_breaks(daemon: FakeDaemon,
         seen = [(await anext(events)).egress.host for _ in hosts]
     assert seen == hosts
     assert [request.after_seq for request in daemon.calls["Stream"]] == [0, 0, 3, 8]
+
+
+async def test_events_that_come_twice_are_dropped(
+    daemon: FakeDaemon, sandbox: RemoteSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from_the_first = daemon._events_after
+    monkeypatch.setattr(daemon, "_events_after", lambda _: from_the_first(0))
+    daemon.faults["Stream"] = [Fault(after=2)]
+    await daemon.emit(*(fake.egress(f"{i}.test", pb.ALLOWED, pb.REGISTRY_HOST) for i in range(4)))
+    async with aclosing(sandbox.events()) as events:
+        assert [(await anext(events)).seq for _ in range(4)] == [1, 2, 3, 4]
 
 
 async def test_settling_waits_until_the_consumer_had_every_event(daemon: FakeDaemon, sandbox: RemoteSandbox) -> None:
