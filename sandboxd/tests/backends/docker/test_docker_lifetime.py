@@ -51,16 +51,6 @@ async def test_destroying_leaves_nothing_and_may_be_repeated(make: Make, api: do
     assert not Path(f"/proc/{box.sandbox.pid}").exists()
 
 
-async def test_a_command_ends_with_its_sandbox(make: Make) -> None:
-    box = await make()
-    running, _ = await box.start("sleep", "1001")
-    await box.sandbox.destroy()
-    assert await running.wait() == Exited(137, signal=9)
-    with pytest.raises(BackendError) as caught:
-        await box.run("true")
-    assert caught.value.reason == "SANDBOX_LOST"
-
-
 async def test_a_container_that_is_removed_under_us_is_told(make: Make, api: docker.APIClient) -> None:
     box = await make()
     running, _ = await box.start("sleep", "1001")
@@ -74,36 +64,7 @@ async def test_a_container_that_is_removed_under_us_is_told(make: Make, api: doc
     assert caught.value.reason == "SANDBOX_LOST"
 
 
-async def test_a_sandbox_that_was_destroyed_has_not_ended_by_itself(make: Make) -> None:
-    box = await make()
-    ended = asyncio.create_task(box.sandbox.ended())
-    await box.sandbox.destroy()
-    done, _ = await asyncio.wait([ended], timeout=0.3)
-    assert not done
-    ended.cancel()
-
-
-@pytest.mark.parametrize("cut", [0.0, 0.05, 0.1, 0.2])
-async def test_a_creation_that_is_cancelled_leaves_nothing(
-    make: Make, api: docker.APIClient, own: Instance, cut: float
-) -> None:
-    making = asyncio.ensure_future(make())
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(making, cut)
-    for box_of in [making.result()] if making.done() and not making.cancelled() else []:
-        await box_of.sandbox.destroy()
-    assert containers(api, own.instance_id) == []
-
-
-async def test_two_sandboxes_of_one_name_are_refused_and_the_first_stays(make: Make, backend: object) -> None:
-    box = await make()
-    request = box.sandbox.request
-    with pytest.raises(BackendError):
-        await backend.create(request)  # type: ignore[attr-defined]  # a DockerBackend
-    assert await box.run("echo", "there") == (Exited(0), "there\n")
-
-
-@pytest.mark.parametrize("plant", ["direct", "relay"])
+@pytest.mark.parametrize("plant", ["helper", "relay"])
 async def test_a_daemon_that_is_killed_takes_its_containers_along(
     engine: Engine, api: docker.APIClient, tmp_path: Path, plant: str
 ) -> None:
@@ -179,9 +140,9 @@ async def test_an_engine_that_is_killed_takes_no_daemon_along(own: Instance, mak
     assert engine.home is not None
     try:
         with contextlib.closing(test_engine.connect(engine.host)) as api:
-            images.ensure(api, [PYTHON_IMAGE])
+            images.ensure(api, [images.SH_ONLY_IMAGE])
         backend = backend_of(own, engine.host)
-        box = await make(of=backend)
+        box = await make(images.SH_ONLY_IMAGE, of=backend)
         running, _ = await box.start("sleep", "1001")
         ended = asyncio.create_task(box.sandbox.ended())
         test_engine.crash(engine.home)
@@ -195,7 +156,7 @@ async def test_an_engine_that_is_killed_takes_no_daemon_along(own: Instance, mak
         await box.sandbox.destroy()
         with contextlib.closing(test_engine.connect(engine.host)) as api:
             assert containers(api, own.instance_id) == []
-        again = await make(of=backend)
+        again = await make(images.SH_ONLY_IMAGE, of=backend)
         assert await again.run("echo", "again") == (Exited(0), "again\n")
         await again.sandbox.destroy()
     finally:
