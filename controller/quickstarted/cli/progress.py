@@ -64,9 +64,10 @@ def _nothing(fields: Fields, verbose: bool) -> str:
 
 
 def _ready(fields: Fields, verbose: bool) -> str:
-    image = f" ({fields['image']})" if fields["image"] else ""
+    image = f" ({one_line(fields['image'], WIDTH)})" if fields["image"] else ""
     unenforced = "" if fields["enforced"] else ", UNENFORCED: its commands can reach any host"
-    ignored = f"; the image {fields['image_ignored']} is ignored there" if fields["image_ignored"] else ""
+    asked = one_line(fields["image_ignored"] or "", WIDTH)
+    ignored = f"; the image {asked} is ignored there" if asked else ""
     return f"started on {fields['backend']}{image}{unenforced}{ignored}"
 
 

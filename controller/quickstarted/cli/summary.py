@@ -110,15 +110,15 @@ def _run(one: AttemptResult) -> Iterator[str]:
         tokens = one.tokens
         counters = f"input {tokens.input:,}, output {tokens.output:,}, cache write {tokens.cache_write:,}"
         yield (
-            f"model: {one.model or 'unknown'}, tokens: {tokens.total:,} ({counters}, cache read {tokens.cache_read:,})"
+            f"model: {one_line(one.model or 'unknown', WIDTH)}, tokens: {tokens.total:,} ({counters}, cache read {tokens.cache_read:,})"
         )
     if one.facts is None:
         return
-    image = f"{one.facts.image}, {one.facts.image_digest[:DIGEST_CHARS]}".rstrip(", ")
+    image = one_line(f"{one.facts.image}, {one.facts.image_digest[:DIGEST_CHARS]}".rstrip(", "), WIDTH)
     enforced = "" if one.facts.enforced else " UNENFORCED"
     yield f"backend: {one.facts.backend}{f' ({image})' if image else ''}{enforced}"
     if one.image_ignored:
-        yield f"  the image {one.image_ignored} was ignored: {one.facts.backend} runs on the host's own system"
+        yield f"  the image {one_line(one.image_ignored, WIDTH)} was ignored: {one.facts.backend} runs on the host's own system"
 
 
 def _docs(one: AttemptResult) -> Iterator[str]:

@@ -137,6 +137,10 @@ def test_a_strangers_text_can_t_speak_to_the_terminal() -> None:
             check=Check(1, "exited", evil, 0.1),
             refused=(HostCount(evil, "not_allowlisted", 1),),
             attribution_gaps=(evil,),
+            image_ignored=evil,
+            model=evil,
+            tokens=Tokens(1),
+            facts=replace(FACTS, image=evil),
         )
     )
     assert not set(text) & set("\x1b\x07\u202e\r")
