@@ -109,16 +109,16 @@ def _run(one: AttemptResult) -> Iterator[str]:
     if one.tokens.total:
         tokens = one.tokens
         counters = f"input {tokens.input:,}, output {tokens.output:,}, cache write {tokens.cache_write:,}"
-        yield (
-            f"model: {one_line(one.model or 'unknown', WIDTH)}, tokens: {tokens.total:,} ({counters}, cache read {tokens.cache_read:,})"
-        )
+        model = one_line(one.model or "unknown", WIDTH)
+        yield f"model: {model}, tokens: {tokens.total:,} ({counters}, cache read {tokens.cache_read:,})"
     if one.facts is None:
         return
     image = one_line(f"{one.facts.image}, {one.facts.image_digest[:DIGEST_CHARS]}".rstrip(", "), WIDTH)
     enforced = "" if one.facts.enforced else " UNENFORCED"
     yield f"backend: {one.facts.backend}{f' ({image})' if image else ''}{enforced}"
     if one.image_ignored:
-        yield f"  the image {one_line(one.image_ignored, WIDTH)} was ignored: {one.facts.backend} runs on the host's own system"
+        asked = one_line(one.image_ignored, WIDTH)
+        yield f"  the image {asked} was ignored: {one.facts.backend} runs on the host's own system"
 
 
 def _docs(one: AttemptResult) -> Iterator[str]:
