@@ -38,6 +38,7 @@ from quickstarted.trace import Listener, RecordsError
 
 ERRORS = "errors.log"
 DAEMON_LOG = "sandboxd.log"
+OUR_FILES = frozenset({record.FILE_NAME, ERRORS, DAEMON_LOG})
 
 # Results' directories have at least so many bytes left, or a run is not begun.
 _ROOM = 256 * 1024

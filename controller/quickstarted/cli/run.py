@@ -124,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _request(args: argparse.Namespace) -> Request:
-    from quickstarted.cli.execute import Request
+    from quickstarted.cli.execute import OUR_FILES, Request
     from quickstarted.task.defaults import registry_hosts
 
     if args.backend == "local" and not args.allow_unenforced:
@@ -135,6 +135,9 @@ def _request(args: argparse.Namespace) -> Request:
     if args.image is not None and not args.image.strip():
         raise UsageError("--image is empty")
     tasks = _tasks(args.tasks, args.quiet)
+    for task in tasks:
+        if task.name.lower() in OUR_FILES:
+            raise UsageError(f"{task.source}: a task can't be named {task.name}: results have a file of that name")
     agent, prompt_hash = _agent(args)
     return Request(
         tasks=tasks,

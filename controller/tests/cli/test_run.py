@@ -177,6 +177,13 @@ def test_invalid_tasks_are_all_told_and_nothing_runs(desk: Desk) -> None:
     assert not (desk.directory / "results").exists()
 
 
+@pytest.mark.parametrize("name", ["results.json", "errors.log", "sandboxd.log", "Results.JSON"])
+def test_a_task_that_is_named_like_a_file_of_results_is_refused(desk: Desk, name: str) -> None:
+    done = desk.run(desk.task(name, replay=["true"]))
+    assert done.returncode == 3
+    assert "can't be named" in done.stderr
+
+
 def test_no_tasks_is_3(desk: Desk) -> None:
     done = desk.run("nowhere/*.yaml")
     assert done.returncode == 3
