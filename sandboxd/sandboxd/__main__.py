@@ -8,6 +8,8 @@ import logging
 import os
 import sys
 
+import structlog
+
 from sandboxd.config import USAGE_ERROR, Config, parse
 
 PR_SET_DUMPABLE = 4
@@ -20,16 +22,19 @@ def main() -> int:
     config = parse(sys.argv[1:], os.environ)
     _hide()
     _log_to_stderr(config)
-    from sandboxd.daemon import serve
+    from sandboxd.daemon import ServeError, serve
     from sandboxd.instances import StateError, instance
     from sandboxd.transport import ListenError
 
     try:
         with instance(config.state) as own:
             asyncio.run(serve(config, own))
-    except (StateError, ListenError) as error:
+    except (StateError, ListenError, ServeError) as error:
         print(f"sandboxd: {error}", file=sys.stderr)  # noqa: T201 - the command's own output
         return USAGE_ERROR
+    except Exception as error:  # noqa: BLE001 - a bug: its traceback is for the log, as one line of it
+        structlog.get_logger().exception("failed", error=str(error))
+        return 1
     except KeyboardInterrupt:
         return 130
     return 0
@@ -42,8 +47,6 @@ def _hide() -> None:
 
 
 def _log_to_stderr(config: Config) -> None:
-    import structlog
-
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

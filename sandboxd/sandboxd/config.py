@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,8 @@ PLANTS = ("auto", "direct", "helper", "relay")
 LEVELS = ("debug", "info", "warning", "error")
 
 USAGE_ERROR = 3
+# A task's longest time, unless it says otherwise.
+DRAIN_SECONDS = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class Config:
     inspect: bool = False
     inspect_methods: frozenset[str] = frozenset({"GET", "HEAD"})
     log_level: str = "info"
+    drain_seconds: float = DRAIN_SECONDS
     limits: Limits = field(default_factory=Limits)
 
 
@@ -52,6 +56,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Config:
     bundle = given.ca_bundle or environ.get("SSL_CERT_FILE") or None
     if bundle is not None and not os.access(bundle, os.R_OK):
         parser.error(f"--ca-bundle: {bundle} can't be read (it comes from SSL_CERT_FILE when the flag is not given)")
+    if "://" in given.unix or given.unix.startswith("unix:"):
+        parser.error(f"--unix: found {given.unix!r}; allowed is a path: nothing else is listened on, plain TCP least")
     for network in given.allow_private:
         try:
             ipaddress.ip_network(network)
@@ -69,6 +75,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Config:
         inspect=given.inspect,
         inspect_methods=frozenset(given.inspect_methods),
         log_level=given.log_level,
+        drain_seconds=given.drain_seconds,
         limits=Limits(cpus=given.cpus, memory_bytes=given.memory << 20, pids=given.pids, disk_bytes=given.disk << 20),
     )
 
@@ -90,7 +97,7 @@ def _parser(environ: Mapping[str, str]) -> Parser:
         "--exit-with-stdin", action="store_true", help="end, with everything, when standard input is closed"
     )
     serve.add_argument(
-        "--slots", type=_count, default=int(environ.get("SANDBOXD_SLOTS") or 256), help="sandboxes at once"
+        "--slots", type=_count, metavar="N", default=environ.get("SANDBOXD_SLOTS") or 256, help="sandboxes at once"
     )
     serve.add_argument(
         "--ca-bundle", metavar="FILE", help="certificates that sandboxes trust (default: $SSL_CERT_FILE)"
@@ -103,7 +110,11 @@ def _parser(environ: Mapping[str, str]) -> Parser:
         help="a private network that allowed hosts may be in; repeatable; recorded in every result",
     )
     serve.add_argument(
-        "--plant", choices=PLANTS, default=environ.get("SANDBOXD_PLANT") or "auto", help="how docker's gateway is made"
+        "--plant",
+        type=_one_of(PLANTS),
+        metavar="WAY",
+        default=environ.get("SANDBOXD_PLANT") or "auto",
+        help=f"how docker's gateway is made: {', '.join(PLANTS)} (%(default)s)",
     )
     serve.add_argument("--helper-image", metavar="IMAGE", default="", help="an image with python3, for --plant helper")
     serve.add_argument(
@@ -118,23 +129,55 @@ def _parser(environ: Mapping[str, str]) -> Parser:
         default=("GET", "HEAD"),
         help="what may be asked for where TLS is inspected (default: GET,HEAD)",
     )
-    serve.add_argument("--cpus", type=float, default=defaults.cpus, help="cores of a sandbox (%(default)s)")
+    serve.add_argument(
+        "--drain-seconds",
+        type=_count,
+        metavar="N",
+        default=DRAIN_SECONDS,
+        help="after SIGTERM, wait so long for what runs to end; a second SIGTERM ends it at once (%(default)s)",
+    )
+    serve.add_argument("--cpus", type=_cores, metavar="N", default=defaults.cpus, help="of a sandbox (%(default)s)")
     serve.add_argument(
         "--memory", type=_count, metavar="MIB", default=defaults.memory_bytes >> 20, help="of a sandbox (%(default)s)"
     )
-    serve.add_argument("--pids", type=_count, default=defaults.pids, help="processes of a sandbox (%(default)s)")
+    serve.add_argument("--pids", type=_count, metavar="N", default=defaults.pids, help="of a sandbox (%(default)s)")
     serve.add_argument(
         "--disk", type=_count, metavar="MIB", default=defaults.disk_bytes >> 20, help="of a sandbox (%(default)s)"
     )
-    serve.add_argument("--log-level", choices=LEVELS, default=environ.get("SANDBOXD_LOG_LEVEL") or "info")
+    serve.add_argument(
+        "--log-level",
+        type=_one_of(LEVELS),
+        metavar="LEVEL",
+        default=environ.get("SANDBOXD_LOG_LEVEL") or "info",
+        help=f"what is told on stderr: {', '.join(LEVELS)} (%(default)s)",
+    )
     return parser
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"found {text}; allowed is 1 or more")
+    if not re.fullmatch("[0-9]{1,15}", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"found {text!r}; allowed is 1 or more")
+    return int(text)
+
+
+def _cores(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"found {text!r}; allowed is more than 0")
     return value
+
+
+def _one_of(names: Sequence[str]) -> Callable[[str], str]:
+    # Not `choices`: those are not asked about a default, which may come from a variable.
+    def check(text: str) -> str:
+        if text not in names:
+            raise argparse.ArgumentTypeError(f"found {text!r}; allowed is one of {', '.join(names)}")
+        return text
+
+    return check
 
 
 def _methods(text: str) -> tuple[str, ...]:

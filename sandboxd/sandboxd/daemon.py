@@ -7,8 +7,9 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import structlog
@@ -36,32 +37,67 @@ if TYPE_CHECKING:
     from sandboxd.egress.authority import Authority
 
 STOP_GRACE_SECONDS = 2.0
+HEALTH_SECONDS = 5.0
 CLOSE_SECONDS = 90.0
 
 _log = structlog.get_logger()
 
 
+class ServeError(Exception):
+    """The daemon can't be run as it was asked to; the message says why."""
+
+
 async def serve(config: Config, instance: Instance) -> None:
-    """Serve until a signal, or the end of standard input, says to stop. Raises transport.ListenError."""
+    """Serve until a signal, or the end of standard input, says to stop. Raises ServeError and transport.ListenError."""
     stop = _Stop(exit_with_stdin=config.exit_with_stdin)
-    async with _registry(config, instance) as registry:
-        server = grpc.aio.server(options=transport.OPTIONS)
-        rpc.add_RunnerServiceServicer_to_server(RunnerService(registry, config.allow_private), server)
-        rpc.add_SandboxServiceServicer_to_server(SandboxService(registry), server)
-        ExecService(registry).add_to(server)
-        rpc.add_EventServiceServicer_to_server(EventService(registry), server)
-        healthy = health.aio.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+    # On the disk that is watched for room, and gone with the instance.
+    tempfile.tempdir = str(instance.directory)
+    async with _registry(config, instance) as registry, _server(config, registry) as server:
         with transport.listening(server, config.unix):
             await server.start()
-            await healthy.set("", health_pb2.HealthCheckResponse.SERVING)
             _log.info("serving", unix=str(config.unix), instance=instance.instance_id, node=instance.node_id)
             await stop.wait()
-            await healthy.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
-            registry.drain()
-            if stop.patient:
-                await _emptied(registry, stop)
+            _log.info("stopping", running=registry.drain())
+            await _emptied(registry, stop, config.drain_seconds)
+            # Before the server: who follows a command or its events gets their ends.
+            await registry.end_all()
             await server.stop(STOP_GRACE_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def _server(config: Config, registry: Registry) -> AsyncIterator[grpc.aio.Server]:
+    server = grpc.aio.server(options=transport.OPTIONS)
+    rpc.add_RunnerServiceServicer_to_server(RunnerService(registry, config.allow_private), server)
+    rpc.add_SandboxServiceServicer_to_server(SandboxService(registry), server)
+    ExecService(registry).add_to(server)
+    rpc.add_EventServiceServicer_to_server(EventService(registry), server)
+    healthy = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+    await _tell_health(healthy, registry)
+    telling = asyncio.create_task(_keep_health(healthy, registry), name="health")
+    try:
+        yield server
+    finally:
+        telling.cancel()
+        await asyncio.wait([telling])
+        await server.stop(None)
+
+
+async def _keep_health(healthy: health.aio.HealthServicer, registry: Registry) -> None:
+    while True:
+        change = registry.change
+        await _tell_health(healthy, registry)
+        with contextlib.suppress(TimeoutError):  # the disk fills up without a change of ours
+            async with asyncio.timeout(HEALTH_SECONDS):
+                await change.wait()
+
+
+async def _tell_health(healthy: health.aio.HealthServicer, registry: Registry) -> None:
+    """NOT_SERVING says that no sandbox can be had here now; what runs can be used all the same."""
+    takes_more = registry.capacity().state == pb.Capacity.SERVING
+    status = health_pb2.HealthCheckResponse.SERVING if takes_more else health_pb2.HealthCheckResponse.NOT_SERVING
+    for service in ("", *(each.full_name for each in pb.DESCRIPTOR.services_by_name.values())):
+        await healthy.set(service, status)
 
 
 @contextlib.asynccontextmanager
@@ -147,11 +183,20 @@ def _inspect(config: Config) -> Callable[[Authority], Inspect]:
     return inspect
 
 
-async def _emptied(registry: Registry, stop: _Stop) -> None:
-    """Let what runs end; a second signal is the end of patience."""
-    while registry.used() and stop.patient:
-        waiting = asyncio.ensure_future(registry.changed(1.0))
-        await asyncio.wait({waiting, stop.hurried}, return_when=asyncio.FIRST_COMPLETED)
+async def _emptied(registry: Registry, stop: _Stop, seconds: float) -> None:
+    """Let what runs end, for so long; a second signal is the end of patience."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while stop.patient:
+        change = registry.change
+        if not registry.used():
+            return
+        waiting = asyncio.ensure_future(change.wait())
+        either: list[asyncio.Future[Any]] = [waiting, stop.hurried]
+        left = max(0.0, deadline - asyncio.get_running_loop().time())
+        done, _ = await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if not done:
+            return
 
 
 class _Stop:
@@ -164,7 +209,11 @@ class _Stop:
         loop.add_signal_handler(signal.SIGTERM, self._terminate)
         loop.add_signal_handler(signal.SIGINT, self._hurry)
         if exit_with_stdin:
-            loop.add_reader(sys.stdin.fileno(), self._read_stdin)
+            try:
+                loop.add_reader(sys.stdin.fileno(), self._read_stdin)
+            except (AttributeError, ValueError, OSError):
+                # A closed one, or a file: nothing that somebody holds open for as long as they want us.
+                raise ServeError("--exit-with-stdin: standard input has to be a pipe or a terminal") from None
 
     @property
     def patient(self) -> bool:

@@ -7,13 +7,16 @@ are counted and written when the second is over, or when somebody needs to know 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from quickstarted_api.v1 import sandbox_pb2 as pb
 
 KEPT = 10_000
+# Of all events kept, as they are sent: long targets and paths must not become a way to the daemon's memory.
+MAX_BYTES = 4 << 20
 WINDOW_SECONDS = 1.0
 # Different decisions counted at once; past it they are written one by one.
 MAX_COUNTED = 1_000
@@ -31,6 +34,7 @@ class EventLog:
         self._running = running
         self._kept: deque[pb.Event] = deque()
         self._max = kept
+        self._bytes = 0
         self._last = 0
         self._counted: dict[_Key, tuple[pb.EgressDecision, str, asyncio.TimerHandle]] = {}
         self._changed = asyncio.Event()
@@ -83,7 +87,7 @@ class EventLog:
         self._closed = True
         self._wake()
 
-    async def stream(self, after: int) -> AsyncIterator[pb.Event]:
+    async def stream(self, after: int) -> AsyncGenerator[pb.Event, None]:
         """Events after a number, live, until the log is closed."""
         while True:
             for event in self._after(after):
@@ -103,7 +107,10 @@ class EventLog:
             # What fell out of the ring: one event stands for it, with the number of the last of them.
             gap = pb.Event(seq=first - 1, time=self._kept[0].time, dropped=pb.Dropped(count=first - 1 - seq))
             return [gap, *self._kept]
-        return [event for event in self._kept if event.seq > seq]
+        # Usually the last one of thousands: taken from the end.
+        newer = [*itertools.islice(reversed(self._kept), self._last - seq)]
+        newer.reverse()
+        return newer
 
     def _attributed(self) -> str:
         running = self._running()
@@ -124,8 +131,9 @@ class EventLog:
         now.GetCurrentTime()
         event.time.CopyFrom(now)
         self._kept.append(event)
-        if len(self._kept) > self._max:
-            self._kept.popleft()
+        self._bytes += event.ByteSize()
+        while len(self._kept) > self._max or (self._bytes > MAX_BYTES and len(self._kept) > 1):
+            self._bytes -= self._kept.popleft().ByteSize()
         self._wake()
 
     def _wake(self) -> None:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LOCK = "lock"
+# Held while an instance is being born, and while the dead are looked for: one without its lock yet is not dead.
+BIRTH = "births"
 
 
 class StateError(Exception):
@@ -53,13 +55,14 @@ class Instance:
 
     def dead(self) -> list[str]:
         """The instances that left a directory behind and no longer run."""
-        names = sorted(entry.name for entry in (self.state / "instances").iterdir() if entry.is_dir())
-        return [name for name in names if not self.is_alive(name)]
+        with _births(self.state):
+            names = sorted(entry.name for entry in (self.state / "instances").iterdir() if entry.is_dir())
+            return [name for name in names if not self.is_alive(name)]
 
     def forget(self, instance_id: str) -> None:
         """Remove a dead instance's directory, once nothing of it is left elsewhere."""
         directory = self.state / "instances" / instance_id
-        with _lock_of(directory) as locked:
+        with _births(self.state), _lock_of(directory) as locked:
             if locked:
                 shutil.rmtree(directory, ignore_errors=True)
 
@@ -69,21 +72,32 @@ def instance(state: Path) -> Iterator[Instance]:
     """Become an instance for as long as the context lasts. Raises StateError."""
     own = Instance(_node_id(state), uuid.uuid4().hex[:12], state)
     try:
-        own.directory.mkdir(mode=0o700, parents=True)
-        lock = (own.directory / LOCK).open("w", encoding="ascii")
+        with _births(state):
+            own.directory.mkdir(mode=0o700, parents=True)
+            lock = (own.directory / LOCK).open("w", encoding="ascii")
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         raise StateError(f"{own.directory} can't be made: {error.strerror}; name another with --state-dir") from None
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
             yield own
         finally:
             shutil.rmtree(own.directory, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def _births(state: Path) -> Iterator[None]:
+    with (state / BIRTH).open("w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def _node_id(state: Path) -> str:
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = state.stat()
+        if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o022:
+            raise StateError(f"{state} is another user's, or others may write there; name another with --state-dir")
         path = state / "node"
         with contextlib.suppress(FileExistsError), path.open("x", encoding="ascii") as file:
             file.write(uuid.uuid4().hex[:12])

@@ -6,6 +6,7 @@ One SQLite file an instance, in WAL mode. Everything here blocks for about a mil
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,15 @@ CREATE TABLE IF NOT EXISTS sandbox (
 """
 
 T = TypeVar("T")
+
+
+_COLUMNS = "sandbox_id, run_id, caller, owner_hash, spec_hash, generation, backend, state"
+_PUT = f"INSERT OR REPLACE INTO sandbox ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - ours
+_GET = f"SELECT {_COLUMNS} FROM sandbox"  # noqa: S608 - ours
+
+
+class JournalError(Exception):
+    """It can't be written: the disk is full, or broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +69,7 @@ class Journal:
         await self._run(self._open)
 
     async def put(self, entry: Entry) -> None:
-        """Write an entry, in the place of an older one."""
+        """Write an entry, in the place of an older one. Raises JournalError, as the others do."""
         values = (
             entry.sandbox_id,
             entry.run_id,
@@ -70,7 +80,7 @@ class Journal:
             entry.backend,
             entry.state,
         )
-        await self._execute("INSERT OR REPLACE INTO sandbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+        await self._execute(_PUT, values)
 
     async def state(self, sandbox_id: str, state: str) -> None:
         """A sandbox came to another state."""
@@ -87,8 +97,12 @@ class Journal:
 
     async def _execute(self, statement: str, values: Iterable[object]) -> None:
         def work() -> None:
-            if self._connection is not None:
+            if self._connection is None:
+                return
+            try:
                 self._connection.execute(statement, tuple(values))
+            except sqlite3.Error as error:
+                raise JournalError(str(error)) from error
 
         await self._run(work)
 
@@ -116,7 +130,7 @@ def read(directory: Path) -> list[Entry]:
     if not path.exists():
         return []
     try:
-        with sqlite3.connect(path, timeout=BUSY_SECONDS) as connection:
-            return [Entry(*row) for row in connection.execute("SELECT * FROM sandbox")]
+        with contextlib.closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as connection:
+            return [Entry(*row) for row in connection.execute(_GET)]
     except sqlite3.Error:
         return []

@@ -7,6 +7,7 @@ What has ended is kept for a while with its logs and events, so that a controlle
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import os
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from quickstarted_api.v1 import sandbox_pb2 as pb
 
-from sandboxd import environment, journal, lease
+from sandboxd import environment, journal, lease, resources
 from sandboxd.backends.base import Backend, BackendError, BackendKind, Limits, SandboxRequest
 from sandboxd.backends.registry import Backends
 from sandboxd.commands import seconds
@@ -38,6 +39,15 @@ MAX_TOMBSTONES = 10_000
 REAP_SECONDS = 60.0
 # How many are made at once: starting is bound by processors, and a burst of starts should not starve what runs.
 CREATES = max(4, 2 * (os.cpu_count() or 1))
+
+# Bounds of what a spec may ask for. Of memory it is what the host has: what can never be met fails at once.
+MAX_CPUS = 4096
+MIN_MEMORY = 16 << 20
+MIN_PIDS, MAX_PIDS = 8, 1 << 22
+MIN_DISK, MAX_DISK = 1 << 20, 1 << 50
+
+# The states in which a journal leaves what its daemon took with it.
+_LIVING = ("CREATING", "READY")
 
 FEATURES = ("exec-log", "events", "archives", "adopt")
 
@@ -76,9 +86,9 @@ class Registry:
         self._journal = journal.Journal(instance.directory)
         self._sandboxes: dict[str, Sandbox] = {}
         self._lost: dict[str, journal.Entry] = {}
-        self._tombstones: dict[str, float] = {}
+        self._lost_until = 0.0
+        self._tombstones: dict[tuple[str, str], float] = {}
         self._creating = asyncio.Semaphore(CREATES)
-        self._admitting = asyncio.Lock()
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -89,19 +99,25 @@ class Registry:
         await self._journal.open()
         for dead in self.instance.dead():
             for entry in await asyncio.to_thread(journal.read, self.instance.state / "instances" / dead):
-                self._lost[entry.sandbox_id] = entry
+                if entry.state in _LIVING:
+                    self._lost[entry.sandbox_id] = entry
+        self._lost_until = self._clock() + RETENTION_SECONDS
         self._tasks = [
             asyncio.create_task(self._sweep(), name="sweep"),
             asyncio.create_task(self._reap(), name="reap"),
         ]
 
+    async def end_all(self) -> None:
+        """End every sandbox, and take no more."""
+        self.drain()
+        await asyncio.gather(*(sandbox.end(pb.DESTROYED) for sandbox in self._sandboxes.values()))
+
     async def close(self) -> None:
         """End everything and give everything back."""
-        self.draining = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(sandbox.end(pb.DESTROYED) for sandbox in self._sandboxes.values()))
+        await self.end_all()
         for sandbox in self._sandboxes.values():
             sandbox.forget()
         await self.backends.close()
@@ -141,7 +157,7 @@ class Registry:
         now = self._clock()
         for sandbox in list(self._sandboxes.values()):
             why = sandbox.lease.over(now)
-            if why and not sandbox.over:
+            if why and not sandbox.ending:
                 failure = pb.Failure(reason=pb.LEASE_EXPIRED, message=f"the lease is over: {why}")
                 self._own(sandbox.end(pb.EXPIRED, failure))
         ended = sorted(
@@ -152,12 +168,14 @@ class Registry:
         for index, sandbox in enumerate(ended):
             if index < spare or (sandbox.ended_at or 0.0) + RETENTION_SECONDS <= now:
                 self._forget(sandbox)
-        self._tombstones = {name: until for name, until in self._tombstones.items() if until > now}
+        if now >= self._lost_until:
+            self._lost.clear()
+        self._tombstones = {key: until for key, until in self._tombstones.items() if until > now}
 
     def _forget(self, sandbox: Sandbox) -> None:
         del self._sandboxes[sandbox.identity.sandbox_id]
         sandbox.forget()
-        self._own(self._journal.forget(sandbox.identity.sandbox_id))
+        self._own(self._drop_entry(sandbox.identity.sandbox_id))
 
     def _own(self, work: Coroutine[Any, Any, None]) -> None:
         """Keep a task of the registry's alive until it is done."""
@@ -170,21 +188,26 @@ class Registry:
     async def create(self, asked: pb.CreateRequest, caller: str) -> Sandbox:
         """Admit a sandbox and begin to make it. Raises RefusedError."""
         spec_hash = hashlib.sha256(asked.spec.SerializeToString(deterministic=True)).digest()
-        async with self._admitting:
-            known = self._sandboxes.get(asked.sandbox_id)
-            if known is not None:
-                return self._same(known, asked, spec_hash, caller)
-            self._check_new(asked)
+        known = self._sandboxes.get(asked.sandbox_id)
+        if known is None:
+            self._check_new(asked, caller)
             held = self._lease(asked)
+            limits = self._limits(asked.spec.resources)
             kind = FROM_KINDS.get(asked.spec.backend)
             backend = await self.backends.choose(kind, allow_unenforced=asked.spec.allow_unenforced)
-            limits = self._limits(asked.spec.resources)
-            sandbox = self._sandbox(asked, caller, spec_hash, held, backend, limits)
-            self._sandboxes[asked.sandbox_id] = sandbox
+            # From here to its entry nothing is awaited: two calls can't take one slot, or one id.
+            known = self._sandboxes.get(asked.sandbox_id)
+        if known is not None:
+            return self._same(known, asked, spec_hash, caller)
+        self._check_new(asked, caller)
+        sandbox = self._sandbox(asked, caller, spec_hash, held, backend, limits)
+        self._sandboxes[asked.sandbox_id] = sandbox
         try:
             await self._journal.put(self._entry(sandbox))
-        except BaseException:
+        except BaseException as error:
             del self._sandboxes[asked.sandbox_id]
+            if isinstance(error, journal.JournalError):
+                raise RefusedError("DISK_LOW", f"the journal can't be written: {error}", retry_after=10.0) from error
             raise
         sandbox.begin(self._creating)
         self._notify()
@@ -198,8 +221,8 @@ class Registry:
         known.lease.check_owner(asked.owner_token)
         return known
 
-    def _check_new(self, asked: pb.CreateRequest) -> None:
-        if asked.sandbox_id in self._tombstones:
+    def _check_new(self, asked: pb.CreateRequest, caller: str) -> None:
+        if (caller, asked.sandbox_id) in self._tombstones:
             raise RefusedError("TOMBSTONED", f"sandbox {asked.sandbox_id!r} was destroyed before it was created")
         if asked.sandbox_id in self._lost:
             raise self._lost_refusal(asked.sandbox_id)
@@ -223,8 +246,13 @@ class Registry:
 
     def _limits(self, asked: pb.Resources) -> Limits:
         defaults = self.config.defaults
-        if asked.cpus < 0:
-            raise invalid("spec.resources.cpus", f"{asked.cpus:g}", "0 for the default, or more")
+        # 0 is the default of each.
+        if not 0 <= asked.cpus <= MAX_CPUS:
+            raise invalid("spec.resources.cpus", f"{asked.cpus:g}", f"0 to {MAX_CPUS}")
+        total, _ = resources.memory()
+        _check_resource("memory_bytes", asked.memory_bytes, MIN_MEMORY, total)
+        _check_resource("pids", asked.pids, MIN_PIDS, MAX_PIDS)
+        _check_resource("disk_bytes", asked.disk_bytes, MIN_DISK, MAX_DISK)
         return Limits(
             cpus=asked.cpus or defaults.cpus,
             memory_bytes=asked.memory_bytes or defaults.memory_bytes,
@@ -273,7 +301,7 @@ class Registry:
             _authority(asked.sandbox_id) if self._inspects(backend) else None,
         )
         directory = self.instance.directory / "sandboxes" / asked.sandbox_id
-        return Sandbox(identity, held, backend, self._make_way, directory, self._on_change)
+        return Sandbox(identity, held, backend, self._make_way, directory, self._on_change, self._clock)
 
     def _environment(self, backend: Backend) -> dict[str, str]:
         path = os.pathsep.join(each for each in os.environ.get("PATH", os.defpath).split(os.pathsep) if each)
@@ -335,7 +363,7 @@ class Registry:
         """End a sandbox. An unknown id leaves a tombstone, and None comes back."""
         if sandbox_id not in self._sandboxes:
             if len(self._tombstones) < MAX_TOMBSTONES:
-                self._tombstones[sandbox_id] = self._clock() + RETENTION_SECONDS
+                self._tombstones[caller, sandbox_id] = self._clock() + RETENTION_SECONDS
             return None
         sandbox = self.owned(sandbox_id, caller, token)
         ending = sandbox.end(pb.DESTROYED)
@@ -359,14 +387,29 @@ class Registry:
         """The slots that are taken."""
         return sum(1 for sandbox in self._sandboxes.values() if not sandbox.over)
 
-    async def changed(self, timeout: float) -> None:
-        """Wait until capacity may have changed."""
-        event = self._changed
-        try:
-            async with asyncio.timeout(timeout):
-                await event.wait()
-        except TimeoutError:
-            return
+    def capacity(self) -> pb.Capacity:
+        """What can be taken now."""
+        total, free = resources.memory()
+        disk = disk_free(self.instance.directory)
+        state, why = pb.Capacity.SERVING, ""
+        if self.draining:
+            state, why = pb.Capacity.DRAINING, "no more sandboxes are taken"
+        elif disk < self.config.min_disk_free:
+            state, why = pb.Capacity.DEGRADED, "the disk is nearly full"
+        return pb.Capacity(
+            state=state,
+            why=why,
+            slots_total=self.config.slots,
+            slots_used=self.used(),
+            memory_total_bytes=total,
+            memory_free_bytes=free,
+            disk_free_bytes=disk,
+        )
+
+    @property
+    def change(self) -> asyncio.Event:
+        """Set when capacity has changed since this was asked for; ask again for the next change."""
+        return self._changed
 
     def drain(self) -> int:
         """Take no more sandboxes; how many run."""
@@ -378,6 +421,10 @@ class Registry:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
+    async def _drop_entry(self, sandbox_id: str) -> None:
+        with contextlib.suppress(journal.JournalError):  # it is told as ended, which it is
+            await self._journal.forget(sandbox_id)
+
     async def _on_change(self, sandbox: Sandbox) -> None:
         name = pb.SandboxState.Name(sandbox.state)
         _log.info(
@@ -387,7 +434,11 @@ class Registry:
             backend=sandbox.backend.kind.value,
             error=sandbox.error.message if sandbox.error is not None else None,
         )
-        await self._journal.state(sandbox.identity.sandbox_id, name)
+        try:
+            await self._journal.state(sandbox.identity.sandbox_id, name)
+        except journal.JournalError as error:
+            # A successor will think that it was killed with this daemon, and reap what is gone already.
+            _log.error("journal_failed", sandbox_id=sandbox.identity.sandbox_id, error=str(error))
         self._notify()
 
     def _entry(self, sandbox: Sandbox) -> journal.Entry:
@@ -408,6 +459,11 @@ def _authority(name: str) -> Authority:
     from sandboxd.egress.authority import Authority
 
     return Authority(name)
+
+
+def _check_resource(name: str, value: int, low: int, high: int) -> None:
+    if value and not low <= value <= high:
+        raise invalid(f"spec.resources.{name}", str(value), f"0 for the default, or {low} to {high}")
 
 
 def disk_free(path: Path) -> int:

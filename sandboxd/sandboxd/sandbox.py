@@ -7,14 +7,14 @@ takes it apart in one order: the way out first, then the commands, then what the
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+import structlog
 from google.protobuf.timestamp_pb2 import Timestamp
 from quickstarted_api.v1 import sandbox_pb2 as pb
 
@@ -30,8 +30,11 @@ if TYPE_CHECKING:  # its library takes its time to import, and only inspection n
 
 DESTROY_SECONDS = 60.0
 GATEWAY_CLOSE_SECONDS = 5.0
+CANCEL_SECONDS = 30.0
 
 T = TypeVar("T")
+
+_log = structlog.get_logger()
 
 _LIMITS = {"memory": pb.LimitReached.MEMORY, "pids": pb.LimitReached.PIDS, "disk": pb.LimitReached.DISK}
 _EXIT_CAUSES = {
@@ -71,7 +74,7 @@ class Identity:
 
 @dataclass
 class Sandbox:
-    """A sandbox. `on_change` is awaited after each change of state, to journal it."""
+    """A sandbox. `on_change` is awaited after each change of state, to journal it; `clock` is the leases'."""
 
     identity: Identity
     lease: Lease
@@ -79,6 +82,7 @@ class Sandbox:
     make_way: MakeWay
     directory: Path
     on_change: Callable[[Sandbox], Awaitable[None]]
+    clock: Callable[[], float] = time.monotonic
     state: pb.SandboxState.ValueType = pb.CREATING
     error: pb.Failure | None = None
     ended_at: float | None = None
@@ -111,8 +115,10 @@ class Sandbox:
                 reason=pb.Reason.Value(error.reason), message=error.message, metadata=dict(error.metadata)
             )
             self._start_ending(pb.FAILED, failure)
-        except OSError as error:
-            self._start_ending(pb.FAILED, pb.Failure(reason=pb.BUG, message=f"could not be made: {error}"))
+        except Exception as error:  # noqa: BLE001 - what can't be made must end as that, not stay CREATING
+            _log.exception("create_failed", sandbox_id=self.identity.sandbox_id)
+            message = f"an unexpected error of the daemon: {type(error).__name__}; its log has it"
+            self._start_ending(pb.FAILED, pb.Failure(reason=pb.BUG, message=message))
 
     async def _bring_up(self) -> None:
         self.directory.mkdir(mode=0o700, parents=True)
@@ -125,8 +131,8 @@ class Sandbox:
             await self._way.start()
         await self._timed("self_test", made.self_test())
         self._watching = [
-            asyncio.create_task(self._watch_limits(made), name=f"limits {self.identity.sandbox_id}"),
-            asyncio.create_task(self._watch_end(made), name=f"end {self.identity.sandbox_id}"),
+            asyncio.create_task(self._watch(self._watch_limits(made)), name=f"limits {self.identity.sandbox_id}"),
+            asyncio.create_task(self._watch(self._watch_end(made)), name=f"end {self.identity.sandbox_id}"),
         ]
         await self._become(pb.READY)
 
@@ -181,6 +187,13 @@ class Sandbox:
     def _running(self) -> list[str]:
         return self.commands.running() if self.commands is not None else []
 
+    async def _watch(self, watching: Awaitable[None]) -> None:
+        try:
+            await watching
+        except Exception as error:  # noqa: BLE001 - a sandbox that isn't watched any more can't be trusted
+            _log.exception("watch_failed", sandbox_id=self.identity.sandbox_id)
+            self._stuck(f"it could not be watched any more: {error}")
+
     async def _watch_limits(self, made: BackendSandbox) -> None:
         async for hit in made.limits_hit():
             if self.commands is not None:
@@ -204,6 +217,11 @@ class Sandbox:
         """Whether nothing of it is left."""
         return self.ended_at is not None
 
+    @property
+    def ending(self) -> bool:
+        """Whether its end has begun."""
+        return self._ending is not None
+
     async def end(self, state: pb.SandboxState.ValueType, failure: pb.Failure | None = None) -> None:
         """End it, whatever its state; returns when nothing of it is left. The first end stands."""
         await asyncio.shield(self._start_ending(state, failure))
@@ -214,29 +232,38 @@ class Sandbox:
         return self._ending
 
     async def _end(self, state: pb.SandboxState.ValueType, failure: pb.Failure | None) -> None:
-        await _cancelled([*self._watching, *([self._making] if self._making is not None else [])])
+        making = [self._making] if self._making is not None else []
+        await self._step("cancel", _cancelled([*self._watching, *making]), CANCEL_SECONDS)
         if self._way is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(GATEWAY_CLOSE_SECONDS):
-                    await self._way.close()
+            await self._step("close its gateway", self._way.close(), GATEWAY_CLOSE_SECONDS)
         if self.commands is not None:
-            await self.commands.end_all(_EXIT_CAUSES[state])
+            await self._step("end its commands", self.commands.end_all(_EXIT_CAUSES[state]), CANCEL_SECONDS)
         if self._made is not None:
-            failure = await self._remove(self._made, failure)
+            problem = await self._step("remove", self._made.destroy(), DESTROY_SECONDS)
+            if problem:
+                # It is told, and the next start of a daemon removes what is left.
+                failure = failure or pb.Failure(reason=pb.BACKEND_DOWN, message=f"could not be removed: {problem}")
         self.error = failure
-        self.ended_at = time.monotonic()
+        self.ended_at = self.clock()
         await self._become(state, failure.message if failure is not None else "")
         self.events.close()
 
-    async def _remove(self, made: BackendSandbox, failure: pb.Failure | None) -> pb.Failure | None:
+    async def _step(self, what: str, work: Awaitable[None], seconds: float) -> str:
+        """One step of the end. Whatever happens to it, the next ones follow; why it failed, or nothing."""
         try:
-            async with asyncio.timeout(DESTROY_SECONDS):
-                await made.destroy()
-        except (TimeoutError, BackendError) as error:
-            # It is told, and the next start of a daemon removes what is left.
-            why = f"could not be removed: {error or f'it took more than {DESTROY_SECONDS:g} s'}"
-            return failure or pb.Failure(reason=pb.BACKEND_DOWN, message=why)
-        return failure
+            async with asyncio.timeout(seconds):
+                await work
+        except TimeoutError:
+            why = f"it took more than {seconds:g} s"
+        except BackendError as error:
+            why = error.message
+        except Exception as error:  # noqa: BLE001 - a slot would be taken for ever
+            _log.exception("end_failed", sandbox_id=self.identity.sandbox_id, step=what)
+            return f"an unexpected error of the daemon: {type(error).__name__}"
+        else:
+            return ""
+        _log.warning("end_failed", sandbox_id=self.identity.sandbox_id, step=what, error=why)
+        return why
 
     def forget(self) -> None:
         """Its retention time is over: give back what its logs hold."""
@@ -249,11 +276,13 @@ class Sandbox:
     async def _become(self, state: pb.SandboxState.ValueType, detail: str = "") -> None:
         self.state = state
         self.events.lifecycle(state, detail)
-        await self.on_change(self)
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        try:
+            await self.on_change(self)
+        finally:
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()
 
-    async def watch(self) -> AsyncIterator[pb.Sandbox]:
+    async def watch(self) -> AsyncGenerator[pb.Sandbox, None]:
         """The sandbox now, and after each change, until its end."""
         while True:
             changed = self._changed
@@ -264,7 +293,7 @@ class Sandbox:
 
     def to_pb(self) -> pb.Sandbox:
         """The sandbox as the contract has it."""
-        now = time.monotonic()
+        now = self.clock()
         made = self._made
         told = pb.Sandbox(
             sandbox_id=self.identity.sandbox_id,

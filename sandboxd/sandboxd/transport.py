@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
 import stat
@@ -34,29 +35,45 @@ def listening(server: grpc.aio.Server, path: Path) -> Iterator[None]:
     path = path.absolute()
     if len(os.fsencode(path)) > MAX_PATH:
         raise ListenError(f"{path} is longer than the {MAX_PATH} bytes that a unix socket's path may have")
-    _make_room(path)
-    before = os.umask(0o177)
-    try:
-        server.add_insecure_port(f"unix:{path}")
-    except RuntimeError:
-        raise ListenError(f"{path} can't be bound; is its directory writable?") from None
-    finally:
-        os.umask(before)
+    _check_directory(path.parent)
+    with _alone_in(path.parent):
+        _make_room(path)
+        before = os.umask(0o177)
+        try:
+            server.add_insecure_port(f"unix:{path}")
+        except RuntimeError:
+            raise ListenError(f"{path} can't be bound; is its directory writable?") from None
+        finally:
+            os.umask(before)
     try:
         yield
     finally:
         path.unlink(missing_ok=True)
 
 
-def _make_room(path: Path) -> None:
+def _check_directory(directory: Path) -> None:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        parent = path.parent.stat()
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = directory.stat()
     except OSError as error:
-        raise ListenError(f"{path.parent} can't be used: {error.strerror}") from None
-    sticky = parent.st_mode & stat.S_ISVTX
-    if parent.st_uid not in (os.getuid(), 0) or (parent.st_mode & 0o022 and not sticky):
-        raise ListenError(f"others may write in {path.parent}: they could put their own socket there")
+        raise ListenError(f"{directory} can't be used: {error.strerror}") from None
+    sticky = found.st_mode & stat.S_ISVTX
+    if found.st_uid not in (os.getuid(), 0) or (found.st_mode & 0o022 and not sticky):
+        raise ListenError(f"others may write in {directory}: they could put their own socket there")
+
+
+@contextlib.contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Of daemons that start at once in a directory, one after the other looks for a socket and binds its own."""
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
+
+
+def _make_room(path: Path) -> None:
     try:
         found = path.lstat()
     except FileNotFoundError:

@@ -22,17 +22,28 @@ def environ(**more: str) -> dict[str, str]:
 
 def sandboxd(*args: str, **more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "sandboxd", *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, env=environ(**more), check=False)
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env=environ(**more),
+        check=False,
+    )
 
 
 @pytest.mark.parametrize(
     ("args", "says"),
     [
         pytest.param([], "required: COMMAND", id="no command"),
-        pytest.param(["serve", "--slots", "0"], "found 0; allowed is 1 or more", id="no slots"),
+        pytest.param(["serve", "--slots", "0"], "found '0'; allowed is 1 or more", id="no slots"),
         pytest.param(["serve", "--allow-private", "10.0.0.1/8"], "found '10.0.0.1/8'", id="a network with host bits"),
         pytest.param(["serve", "--ca-bundle", "/no/such"], "/no/such can't be read", id="a bundle that is not there"),
-        pytest.param(["serve", "--plant", "by hand"], "invalid choice: 'by hand'", id="an unknown way to plant"),
+        pytest.param(["serve", "--plant", "by hand"], "found 'by hand'; allowed", id="an unknown way to plant"),
+        pytest.param(["serve", "--cpus", "nan"], "found 'nan'; allowed is more than 0", id="no number of cores"),
+        pytest.param(["serve", "--unix", "tcp://0.0.0.0:7443"], "plain TCP least", id="plain TCP"),
+        pytest.param(["serve", "--exit-with-stdin"], "has to be a pipe", id="standard input that is a file"),
         pytest.param(["serve", "--unix", "/tmp/" + "x" * 120], "103 bytes", id="a long path"),
         pytest.param(["serve", "--state-dir", "/proc/none"], "--state-dir", id="a state directory that can't be"),
     ],
@@ -44,6 +55,20 @@ def test_wrong_usage_is_one_line_and_exit_code_3(tmp_path: Path, args: list[str]
     assert says in ended.stderr
     assert ended.stderr.count("\n") == 1
     assert ended.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("SANDBOXD_SLOTS", "many", "--slots: found 'many'"),
+        ("SANDBOXD_PLANT", "by hand", "--plant: found 'by hand'"),
+        ("SANDBOXD_LOG_LEVEL", "loud", "--log-level: found 'loud'"),
+        ("SANDBOXD_ALLOW_PRIVATE", "10.0.0.1/8", "--allow-private: found '10.0.0.1/8'"),
+    ],
+)
+def test_a_variable_is_held_to_the_same_rules_as_its_flag(tmp_path: Path, name: str, value: str, says: str) -> None:
+    ended = sandboxd("serve", "--state-dir", str(tmp_path), **{name: value})
+    assert (ended.returncode, says in ended.stderr, ended.stderr.count("\n")) == (3, True, 1)
 
 
 def test_the_version() -> None:

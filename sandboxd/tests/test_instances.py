@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from sandboxd import journal
 
 HOLD = """
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from sandboxd.instances import instance
 with instance(Path(sys.argv[1])) as own:
@@ -100,6 +103,7 @@ async def test_a_journal_tells_what_there_was(tmp_path: Path) -> None:
 
 WRITE = """
 import asyncio, sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from sandboxd import journal
 async def main():
@@ -129,3 +133,36 @@ def test_a_journal_has_everything_that_was_written_before_a_kill(tmp_path: Path)
 def test_a_journal_that_can_not_be_read_is_an_empty_one(tmp_path: Path, content: bytes) -> None:
     (tmp_path / journal.FILE).write_bytes(content)
     assert journal.read(tmp_path) == []
+
+
+def test_an_instance_that_is_being_born_is_not_taken_for_dead(tmp_path: Path) -> None:
+    with instance(tmp_path) as own, ThreadPoolExecutor(1) as pool:
+        newborn = tmp_path / "instances" / "newborn"
+        with (tmp_path / "births").open("w") as births:
+            fcntl.flock(births, fcntl.LOCK_EX)
+            newborn.mkdir()  # and it has no lock yet
+            dead = pool.submit(own.dead)
+            with pytest.raises(TimeoutError):
+                dead.result(0.05)
+            lock = (newborn / "lock").open("w")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        assert dead.result(10) == []
+        lock.close()
+
+
+def test_a_state_directory_that_others_may_write_in_is_refused(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    with pytest.raises(StateError, match="others may write"), instance(shared):
+        pass
+
+
+async def test_a_journal_that_can_not_be_written_says_so(tmp_path: Path) -> None:
+    written = journal.Journal(tmp_path)
+    await written.open()
+    assert written._connection is not None
+    written._connection.execute("PRAGMA query_only = ON")
+    with pytest.raises(journal.JournalError):
+        await written.put(ENTRY)
+    await written.close()

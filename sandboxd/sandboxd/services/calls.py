@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar
 
 import grpc
 import structlog
+from google.protobuf.message import Message
 
 from sandboxd.backends.base import BackendError
 from sandboxd.refused import RefusedError
-from sandboxd.services.errors import status_of
+from sandboxd.services.errors import CODES, status_of
 
 log = structlog.get_logger()
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Self = TypeVar("Self")
 Asked = TypeVar("Asked")
-Told = TypeVar("Told")
+Told = TypeVar("Told", bound=Message)
+Part = TypeVar("Part", bound="Message | bytes")
 
 # On a unix socket the file system decides who may call, and whoever may is one owner.
 LOCAL_CALLER = "local"
+# Made again and again by every controller: one line each would hide the others.
+FREQUENT = ("Get", "RenewLeases")
+MAX_LOGGED = 200
 
 
 def caller(context: Context) -> str:
@@ -40,39 +47,80 @@ def unary(
 
     @functools.wraps(method)
     async def call(self: Self, asked: Asked, context: Context) -> Told:
-        started = time.monotonic()
-        try:
-            told = await method(self, asked, context)
-        except Exception as error:
-            refusal = refusal_of(error)
-            _log_call(method.__name__, asked, started, refusal, error)
-            await context.abort_with_status(status_of(refusal))
-            raise AssertionError("unreachable") from error
-        _log_call(method.__name__, asked, started, None, None)
-        return told
+        return await answer(Call(method.__name__, asked), method(self, asked, context), context)
 
     return call
+
+
+async def answer(call: Call, work: Awaitable[Told], context: Context) -> Told:
+    """The answer of a call, or its refusal as a status."""
+    try:
+        told = await work
+    except asyncio.CancelledError:
+        call.log("CANCELLED")
+        raise
+    except Exception as error:
+        await context.abort_with_status(status_of(call.refused(error)))
+        raise AssertionError("unreachable") from error
+    call.sent += told.ByteSize()
+    call.log("OK")
+    return told
 
 
 def streaming(
-    method: Callable[[Self, Asked, Context], AsyncIterator[Told]],
-) -> Callable[[Self, Asked, Context], AsyncIterator[Told]]:
-    """A method that answers with a stream."""
+    method: Callable[[Self, Asked, Context], AsyncGenerator[Part, None]],
+) -> Callable[[Self, Asked, Context], AsyncGenerator[Part, None]]:
+    """A method that answers with a stream, of messages or of serialized ones."""
 
     @functools.wraps(method)
-    async def call(self: Self, asked: Asked, context: Context) -> AsyncIterator[Told]:
-        started = time.monotonic()
+    async def stream(self: Self, asked: Asked, context: Context) -> AsyncGenerator[Part, None]:
+        call = Call(method.__name__, asked)
         try:
-            async for told in method(self, asked, context):
-                yield told
+            # Closed at once when the client goes away, not when the garbage is collected.
+            async with contextlib.aclosing(method(self, asked, context)) as parts:
+                async for part in parts:
+                    call.sent += len(part) if isinstance(part, bytes) else part.ByteSize()
+                    yield part
+        except (asyncio.CancelledError, GeneratorExit):
+            call.log("CANCELLED")
+            raise
         except Exception as error:  # noqa: BLE001 - as above
-            refusal = refusal_of(error)
-            _log_call(method.__name__, asked, started, refusal, error)
-            await context.abort_with_status(status_of(refusal))
+            await context.abort_with_status(status_of(call.refused(error)))
         else:
-            _log_call(method.__name__, asked, started, None, None)
+            call.log("OK")
 
-    return call
+    return stream
+
+
+class Call:
+    """One call, for its line in the log: no bodies, and no tokens."""
+
+    def __init__(self, method: str, asked: object) -> None:
+        self.sent = 0
+        self._started = time.monotonic()
+        self._fields: dict[str, object] = {"method": method}
+        for name in ("sandbox_id", "exec_id", "run_id"):
+            value = getattr(asked, name, "")
+            if value:
+                self._fields[name] = value[:MAX_LOGGED]
+
+    def refused(self, error: Exception) -> RefusedError:
+        """What the client is told of an exception, logged."""
+        refusal = refusal_of(error)
+        code = CODES[refusal.reason].name
+        if refusal.reason == "BUG":
+            self._log(log.error, code, reason="BUG", id=refusal.metadata.get("id"), exc_info=error)
+        else:
+            self._log(log.info, code, reason=refusal.reason, message=refusal.message)
+        return refusal
+
+    def log(self, code: str) -> None:
+        """Its line, when nothing was refused."""
+        self._log(log.debug if self._fields["method"] in FREQUENT else log.info, code)
+
+    def _log(self, write: Callable[..., object], code: str, **more: object) -> None:
+        took = round(1000 * (time.monotonic() - self._started), 1)
+        write("call", code=code, ms=took, bytes=self.sent, **self._fields, **more)
 
 
 def refusal_of(error: Exception) -> RefusedError:
@@ -84,19 +132,3 @@ def refusal_of(error: Exception) -> RefusedError:
         refusal.metadata.update(error.metadata)
         return refusal
     return RefusedError("BUG", "an unexpected error of the daemon; its log has it", id=uuid.uuid4().hex[:8])
-
-
-def _log_call(
-    method: str, asked: object, started: float, refusal: RefusedError | None, error: Exception | None
-) -> None:
-    fields: dict[str, object] = {"method": method, "ms": round(1000 * (time.monotonic() - started), 1)}
-    for name in ("sandbox_id", "exec_id", "run_id"):
-        value = getattr(asked, name, "")
-        if value:
-            fields[name] = value
-    if refusal is None:
-        log.debug("call", **fields)
-    elif refusal.reason == "BUG":
-        log.error("call", reason=refusal.reason, id=refusal.metadata.get("id"), exc_info=error, **fields)
-    else:
-        log.info("call", reason=refusal.reason, message=refusal.message, **fields)

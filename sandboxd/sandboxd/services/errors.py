@@ -10,6 +10,10 @@ from grpc_status import rpc_status
 from sandboxd.refused import RefusedError
 
 DOMAIN = "sandboxd"
+# A status travels in HTTP/2 trailers, of which a client takes 8 KiB, and the message is in them twice: as it is, and
+# with each byte that is not ASCII written as three.
+MAX_MESSAGE = 1000
+MAX_VALUE = 400
 
 CODES = {
     "SPEC_INVALID": grpc.StatusCode.INVALID_ARGUMENT,
@@ -45,14 +49,17 @@ CODES = {
 
 def status_of(refusal: RefusedError) -> grpc.Status:
     """The refusal as a status that grpc's `abort_with_status` takes."""
-    info = error_details_pb2.ErrorInfo(reason=refusal.reason, domain=DOMAIN, metadata=refusal.metadata)
+    metadata = {name: shortened(value, MAX_VALUE) for name, value in refusal.metadata.items()}
+    info = error_details_pb2.ErrorInfo(reason=refusal.reason, domain=DOMAIN, metadata=metadata)
     details = [_packed(info)]
     if refusal.retry_after is not None:
         wait = duration_pb2.Duration()
         wait.FromNanoseconds(int(refusal.retry_after * 1e9))
         details.append(_packed(error_details_pb2.RetryInfo(retry_delay=wait)))
     code: int = CODES[refusal.reason].value[0]
-    status: grpc.Status = rpc_status.to_status(status_pb2.Status(code=code, message=refusal.message, details=details))
+    status: grpc.Status = rpc_status.to_status(
+        status_pb2.Status(code=code, message=shortened(refusal.message, MAX_MESSAGE), details=details)
+    )
     return status
 
 
@@ -60,3 +67,9 @@ def _packed(message: error_details_pb2.ErrorInfo | error_details_pb2.RetryInfo) 
     packed = any_pb2.Any()
     packed.Pack(message)
     return packed
+
+
+def shortened(text: str, size: int) -> str:
+    """At most so many bytes of a text, in UTF-8."""
+    encoded = text.encode(errors="replace")
+    return text if len(encoded) <= size else encoded[: size - 3].decode(errors="ignore") + "..."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncGenerator
 
 from quickstarted_api.v1 import sandbox_pb2 as pb
 from quickstarted_api.v1 import sandbox_pb2_grpc as rpc
@@ -16,7 +17,8 @@ class EventService(rpc.EventServiceServicer):
         self._registry = registry
 
     @streaming
-    async def Stream(self, asked: pb.StreamRequest, context: Context) -> AsyncIterator[pb.Event]:  # noqa: N802
+    async def Stream(self, asked: pb.StreamRequest, context: Context) -> AsyncGenerator[pb.Event, None]:  # noqa: N802
         sandbox = self._registry.get(asked.sandbox_id, caller(context))
-        async for event in sandbox.events.stream(asked.after_seq):
-            yield event
+        async with contextlib.aclosing(sandbox.events.stream(asked.after_seq)) as events:
+            async for event in events:
+                yield event

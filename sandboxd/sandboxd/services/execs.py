@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import grpc
@@ -55,7 +55,7 @@ class ExecService:
         return (await commands.start(asked.exec_id, spec)).to_pb(asked.sandbox_id)
 
     @streaming
-    async def ReadLog(self, asked: pb.ReadLogRequest, context: Context) -> AsyncIterator[bytes]:  # noqa: N802
+    async def ReadLog(self, asked: pb.ReadLogRequest, context: Context) -> AsyncGenerator[bytes, None]:  # noqa: N802
         log, offset = self._command(asked.sandbox_id, asked.exec_id, context).log, asked.offset
         with log.reader() as reader:
             while True:

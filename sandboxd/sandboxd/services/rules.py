@@ -15,6 +15,7 @@ MAX_OUTPUT = 1 << 34
 MAX_ARGV = 4096
 MAX_ARGV_BYTES = 128 * 1024
 MAX_ENV = 256
+MAX_PATH = 4096  # PATH_MAX
 MAX_STDIN = 64 * 1024
 MAX_LABELS = 64
 MAX_LABEL = 1024
@@ -63,6 +64,11 @@ def check_start(asked: pb.StartRequest) -> pb.ExecSpec:
     for name in spec.env:
         if not _ENV_NAME.fullmatch(name):
             raise invalid("spec.env", repr(name[:120]), "names of letters, digits and '_'")
+    if len(spec.cwd.encode()) > MAX_PATH:
+        raise invalid("spec.cwd", f"{len(spec.cwd.encode())} bytes", f"{MAX_PATH} at most")
+    size = sum(len(name) + len(value.encode()) + 2 for name, value in spec.env.items())
+    if size > MAX_ARGV_BYTES:
+        raise invalid("spec.env", f"{size} bytes", f"{MAX_ARGV_BYTES} together at most")
     if len(spec.stdin) > MAX_STDIN:
         raise invalid("spec.stdin", f"{len(spec.stdin)} bytes", f"{MAX_STDIN} at most")
     timeout = seconds(spec.timeout)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
 
 from quickstarted_api.v1 import sandbox_pb2 as pb
 from quickstarted_api.v1 import sandbox_pb2_grpc as rpc
 
 import sandboxd
-from sandboxd import lease, resources
+from sandboxd import lease
 from sandboxd.commands import to_duration
-from sandboxd.registry import FEATURES, Registry, disk_free
+from sandboxd.registry import FEATURES, Registry
 from sandboxd.services import rules
 from sandboxd.services.calls import Context, streaming, unary
 from sandboxd.wire import KINDS
@@ -59,7 +61,7 @@ class RunnerService(rpc.RunnerServiceServicer):
                 max_exec_timeout=to_duration(rules.MAX_EXEC_TIMEOUT),
                 max_output_bytes=rules.MAX_OUTPUT,
             ),
-            capacity=self._capacity(),
+            capacity=self._registry.capacity(),
             allow_private=self._allow_private,
         )
 
@@ -68,34 +70,19 @@ class RunnerService(rpc.RunnerServiceServicer):
         self,
         asked: pb.WatchCapacityRequest,
         context: Context,
-    ) -> AsyncIterator[pb.Capacity]:
+    ) -> AsyncGenerator[pb.Capacity, None]:
         told = None
         while True:
-            now = self._capacity()
+            change = self._registry.change
+            now = self._registry.capacity()
             if told is None or (now.state, now.slots_used) != (told.state, told.slots_used):
                 told = now
                 yield now
-            await self._registry.changed(HEARTBEAT_SECONDS)
+                await asyncio.sleep(CAPACITY_SECONDS)
+            with contextlib.suppress(TimeoutError):  # the disk fills up without a change of ours
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    await change.wait()
 
     @unary
     async def Drain(self, asked: pb.DrainRequest, context: Context) -> pb.DrainResponse:  # noqa: N802
         return pb.DrainResponse(running=self._registry.drain())
-
-    def _capacity(self) -> pb.Capacity:
-        registry = self._registry
-        total, free = resources.memory()
-        disk = disk_free(registry.instance.directory)
-        state, why = pb.Capacity.SERVING, ""
-        if registry.draining:
-            state, why = pb.Capacity.DRAINING, "no more sandboxes are taken"
-        elif disk < registry.config.min_disk_free:
-            state, why = pb.Capacity.DEGRADED, "the disk is nearly full"
-        return pb.Capacity(
-            state=state,
-            why=why,
-            slots_total=registry.config.slots,
-            slots_used=registry.used(),
-            memory_total_bytes=total,
-            memory_free_bytes=free,
-            disk_free_bytes=disk,
-        )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from quickstarted_api.v1 import sandbox_pb2 as pb
 from quickstarted_api.v1 import sandbox_pb2_grpc as rpc
@@ -12,7 +13,7 @@ from sandboxd.commands import seconds, to_duration
 from sandboxd.refused import RefusedError, invalid
 from sandboxd.registry import Registry
 from sandboxd.services import rules
-from sandboxd.services.calls import Context, caller, refusal_of, streaming, unary
+from sandboxd.services.calls import Call, Context, answer, caller, refusal_of, streaming, unary
 
 MAX_CHUNK = 256 * 1024
 # What is sent on; the same size as the output's records.
@@ -40,9 +41,10 @@ class SandboxService(rpc.SandboxServiceServicer):
         return pb.ListResponse(sandboxes=[sandbox.to_pb() for sandbox in found])
 
     @streaming
-    async def Watch(self, asked: pb.WatchRequest, context: Context) -> AsyncIterator[pb.Sandbox]:  # noqa: N802
-        async for sandbox in self._registry.get(asked.sandbox_id, caller(context)).watch():
-            yield sandbox
+    async def Watch(self, asked: pb.WatchRequest, context: Context) -> AsyncGenerator[pb.Sandbox, None]:  # noqa: N802
+        async with contextlib.aclosing(self._registry.get(asked.sandbox_id, caller(context)).watch()) as states:
+            async for sandbox in states:
+                yield sandbox
 
     @unary
     async def RenewLeases(  # noqa: N802
@@ -99,36 +101,44 @@ class SandboxService(rpc.SandboxServiceServicer):
     ) -> pb.UploadResponse:
         first = await anext(aiter(stream), None)
         header = first.header if first is not None and first.HasField("header") else pb.UploadRequest.Header()
-
-        async def chunks() -> AsyncIterator[bytes]:
-            async for part in stream:
-                if part.WhichOneof("part") != "chunk" or len(part.chunk) > MAX_CHUNK:
-                    raise invalid("chunk", f"{len(part.chunk)} bytes", f"1 to {MAX_CHUNK} bytes, after one header")
-                yield part.chunk
-
-        return await self._upload(header, context, chunks())
+        return await answer(Call("Upload", header), self._upload(header, stream, context), context)
 
     async def _upload(
-        self, header: pb.UploadRequest.Header, context: Context, chunks: AsyncIterator[bytes]
+        self, header: pb.UploadRequest.Header, stream: AsyncIterator[pb.UploadRequest], context: Context
     ) -> pb.UploadResponse:
-        @unary
-        async def upload(self: SandboxService, asked: pb.UploadRequest.Header, context: Context) -> pb.UploadResponse:
-            sandbox = self._registry.owned(asked.sandbox_id, caller(context), asked.owner_token)
-            size, entries = await sandbox.made().upload(asked.path, chunks)
-            return pb.UploadResponse(bytes=size, entries=entries)
-
-        return await upload(self, header, context)
+        sandbox = self._registry.owned(header.sandbox_id, caller(context), header.owner_token)
+        size, entries = await sandbox.made().upload(header.path, _chunks(stream))
+        return pb.UploadResponse(bytes=size, entries=entries)
 
     @streaming
     async def Download(  # noqa: N802
         self, asked: pb.DownloadRequest, context: Context
-    ) -> AsyncIterator[pb.DownloadResponse]:
+    ) -> AsyncGenerator[pb.DownloadResponse, None]:
         sandbox = self._registry.owned(asked.sandbox_id, caller(context), asked.owner_token)
         digest, size, left_out = hashlib.sha256(), 0, list[str]()
-        async for chunk in sandbox.made().download(asked.path, left_out):
-            digest.update(chunk)
-            size += len(chunk)
-            for start in range(0, len(chunk), CHUNK):
-                yield pb.DownloadResponse(chunk=chunk[start : start + CHUNK])
+        async with contextlib.aclosing(_generator(sandbox.made().download(asked.path, left_out))) as chunks:
+            async for chunk in chunks:
+                digest.update(chunk)
+                size += len(chunk)
+                for start in range(0, len(chunk), CHUNK):
+                    yield pb.DownloadResponse(chunk=chunk[start : start + CHUNK])
         trailer = pb.DownloadResponse.Trailer(sha256=digest.digest(), bytes=size, left_out=left_out)
         yield pb.DownloadResponse(trailer=trailer)
+
+
+async def _chunks(stream: AsyncIterator[pb.UploadRequest]) -> AsyncIterator[bytes]:
+    """An upload's archive. Raises RefusedError."""
+    async for part in stream:
+        if part.WhichOneof("part") != "chunk" or len(part.chunk) > MAX_CHUNK:
+            raise invalid("chunk", f"{len(part.chunk)} bytes", f"1 to {MAX_CHUNK} bytes, after one header")
+        yield part.chunk
+
+
+async def _generator(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """An iterator that is closed with what it iterates over, where that can be closed."""
+    try:
+        async for chunk in chunks:
+            yield chunk
+    finally:
+        if isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()
