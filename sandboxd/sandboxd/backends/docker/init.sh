@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # PID 1 of a sandbox. $1 is HOME, $2 the workspace; $3 is where a certificate bundle may lie and $4 its place. Says on stdout what it found, and ends when its stdin does.
 # No signal from inside ends it: it is PID 1 of its namespace.
 trap '' HUP INT QUIT TERM USR1 USR2 ALRM TSTP TTIN TTOU
@@ -31,6 +32,7 @@ printf 'vsock=%s\n' "$vsock"
 # stdin for it. A command may end that one, and then there is another. When no process can be started any more, a
 # shell gives up; it then begins again in its own place, for which it needs none.
 exec 3<&0 </dev/null >/dev/null 2>&1
+# shellcheck disable=SC2016 # it is expanded by the shell that it becomes
 hold='
     trap "exec /bin/sh -c \"\$1\" init \"\$1\"" EXIT
     while :; do

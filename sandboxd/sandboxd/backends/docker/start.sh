@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Becomes a command, once the daemon says so. $1 is the pipe for its output, empty to make one here; $2 its directory;
 # $3 is "input" when it reads stdin; then its argv. Announces itself on stderr: `pid=` and its line of /proc, or
 # `refused=` and why.

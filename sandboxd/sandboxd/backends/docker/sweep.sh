@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Signals what a command started, from inside its container: for engines whose processes the daemon can't reach.
 # $1 is the signal's number, $2 the command's first process, $3 when that began; then the first processes of the other
 # commands that run. Only builtins, so that it needs no second process. Exit code 0 when nothing is left to signal.
@@ -15,6 +16,7 @@ scan() {
         pid=${entry#/proc/} stat=
         while read -r line || [ -n "$line" ]; do stat="$stat $line"; done 2>/dev/null <"$entry/stat"
         [ -n "$stat" ] || continue
+        # shellcheck disable=SC2086 # to be split is what it is for
         fields ${stat##*) } || continue
         pids="$pids $pid"
         eval "parent_$pid=$parent age_$pid=$age"
