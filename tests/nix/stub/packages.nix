@@ -37,6 +37,7 @@ let
       "anthropic"
       "brotli"
       "charset-normalizer"
+      "cryptography"
       "docker"
       "googleapis-common-protos"
       "grpcio"
