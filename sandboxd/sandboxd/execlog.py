@@ -4,6 +4,8 @@ Of output past its limit the first and the last half are kept and a gap stands b
 behind it, a ring for the tail, so it never grows past the limit; memory holds only where the streams change. Writers
 are threads and never wait for readers; readers are coroutines of one event loop and never wait for the disk that a
 writer waits for. What a writer is about to overwrite is given up first, so a reader that loaded it finds out.
+
+Once output is cut, who follows it waits at the cut for the command's end: a flood is sent on within the limit too.
 """
 
 from __future__ import annotations
@@ -126,23 +128,26 @@ class ExecLog(Generic[ExitT]):
         self._wake(reached)
 
     @contextlib.contextmanager
-    def reader(self) -> Iterator[LogReader[ExitT]]:
-        """A reader, which can go on reading also when the log is dropped meanwhile."""
+    def reader(self, *, follow: bool = True) -> Iterator[LogReader[ExitT]]:
+        """A reader, which can go on reading also when the log is dropped meanwhile.
+
+        One that follows has nothing to read beyond a cut before the log is complete.
+        """
         try:
             file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             file = -1
         try:
-            yield LogReader(self, file)
+            yield LogReader(self, file, follow=follow)
         finally:
             if file >= 0:
                 os.close(file)
 
     async def reach(self, offset: int, seconds: float) -> bool:
-        """Wait until the log has come to an offset, or is complete; False when it took longer than that."""
+        """Wait until who follows can read up to an offset, or the log is complete; False when that takes longer."""
         event = asyncio.Event()
         with self._lock:
-            if offset <= self._end or self._exit is not None:
+            if offset <= self._followable() or self._exit is not None:
                 return True
             self._waiting.append((offset, event))
         try:
@@ -209,11 +214,14 @@ class ExecLog(Generic[ExitT]):
     def _reached(self) -> list[asyncio.Event]:
         if not self._waiting:
             return []
-        over = self._exit is not None
-        reached = [event for offset, event in self._waiting if over or offset <= self._end]
+        over, end = self._exit is not None, self._followable()
+        reached = [event for offset, event in self._waiting if over or offset <= end]
         if reached:
-            self._waiting = [each for each in self._waiting if not over and each[0] > self._end]
+            self._waiting = [each for each in self._waiting if not over and each[0] > end]
         return reached
+
+    def _followable(self) -> int:
+        return self._end if self._exit is not None or self._kept <= self._head else min(self._head, self._end)
 
     def _wake(self, reached: list[asyncio.Event]) -> None:
         for event in reached:
@@ -221,10 +229,12 @@ class ExecLog(Generic[ExitT]):
 
     # --- for LogReader --------------------------------------------------------------------------------------------
 
-    def look(self, offset: int, file: int) -> Gap | End[ExitT] | tuple[Stream, list[tuple[int, int]]] | None:
+    def look(
+        self, offset: int, file: int, *, follow: bool
+    ) -> Gap | End[ExitT] | tuple[Stream, list[tuple[int, int]]] | None:
         """What is at an offset; of output its stream, and the places (start, size) in the file that hold it."""
         with self._lock:
-            if offset >= self._end:
+            if offset >= (self._followable() if follow else self._end):
                 if self._exit is None:
                     return None
                 if offset > self._end:
@@ -260,14 +270,15 @@ class ExecLog(Generic[ExitT]):
 class LogReader(Generic[ExitT]):
     """Reads one log on the event loop. Made by `ExecLog.reader`."""
 
-    def __init__(self, log: ExecLog[ExitT], file: int) -> None:
+    def __init__(self, log: ExecLog[ExitT], file: int, *, follow: bool) -> None:
         self._log = log
         self._file = file
+        self._follow = follow
 
     def read(self, offset: int) -> Data | Gap | End[ExitT] | None:
         """The record at an offset, None when it is not written yet. Raises OffsetError and CorruptError."""
         while True:
-            found = self._log.look(offset, self._file)
+            found = self._log.look(offset, self._file, follow=self._follow)
             if not isinstance(found, tuple):
                 return found
             stream, places = found

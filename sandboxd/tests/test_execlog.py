@@ -115,13 +115,31 @@ async def test_a_follower_sees_everything_that_threads_write_while_it_reads(tmp_
     thread.join()
 
 
-async def test_a_follower_that_is_overtaken_in_the_ring_gets_gaps_and_never_other_bytes(tmp_path: Path) -> None:
+async def test_a_follower_waits_at_a_cut_for_the_end_and_gets_one_gap(tmp_path: Path) -> None:
+    log: ExecLog[str] = ExecLog(tmp_path / "log", 1000)
+    following = asyncio.create_task(follow(log))
+    for number in range(100):
+        log.write(OUT, b"%099d\n" % number)
+        await asyncio.sleep(0)
+    assert not following.done()
+    with log.reader() as reader, log.reader(follow=False) as visitor:
+        assert reader.read(700) is None
+        assert visitor.read(700) == Gap(700, 9500)
+        assert not await log.reach(9_000, 0.01)
+    log.finish(done)
+    read, gaps = await following
+    assert len(gaps) == 1
+    assert len(read) <= 1500
+    assert read.endswith(b"%099d\n" % 99)
+
+
+async def test_a_reader_that_is_overtaken_in_the_ring_gets_gaps_and_never_other_bytes(tmp_path: Path) -> None:
     log: ExecLog[str] = ExecLog(tmp_path / "log", 1 << 17)
     # Each piece says where it stands, so that a byte out of its place can't go unseen.
     pieces = [b"%015d\n" % (16 * number) * 64 for number in range(0, 1 << 20, 64)]
     thread = in_thread(log, pieces)
     offset = 0
-    with log.reader() as reader:
+    with log.reader(follow=False) as reader:
         async with asyncio.timeout(60):
             while not isinstance(record := reader.read(offset), End):
                 match record:
@@ -134,7 +152,7 @@ async def test_a_follower_that_is_overtaken_in_the_ring_gets_gaps_and_never_othe
                     case Gap(_, end):
                         offset = end
                     case None:
-                        await log.reach(offset + 1, 5)
+                        await asyncio.sleep(0.001)
     thread.join()
     assert offset == 1 << 24
 

@@ -57,7 +57,7 @@ class ExecService:
     @streaming
     async def ReadLog(self, asked: pb.ReadLogRequest, context: Context) -> AsyncGenerator[bytes, None]:  # noqa: N802
         log, offset = self._command(asked.sandbox_id, asked.exec_id, context).log, asked.offset
-        with log.reader() as reader:
+        with log.reader(follow=asked.follow) as reader:
             while True:
                 match _look(reader, offset):
                     case None:
