@@ -1,14 +1,15 @@
 """Files in and out of a sandbox, as tar streams that hold regular files and directories and nothing else.
 
-The one side of every archive is hostile: names, sizes, types and the tree itself may lie. Archives are read with
-tarfile in stream mode; what is written is always made anew, never copied. Everything here blocks and is meant for a
-thread; `spooled` and `in_thread` are the bridges to coroutines.
+The one side of every archive is hostile: names, sizes, types and the tree itself may lie. What is written is always
+made anew, never copied. Everything here blocks and is meant for a thread; `spooled` and `in_thread` are the bridges to
+coroutines.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import stat
 import tarfile
@@ -19,18 +20,11 @@ from dataclasses import dataclass
 from typing import IO, BinaryIO, cast
 
 from sandboxd.backends.base import BackendError
-from sandboxd.beneath import directory, parts, printable
+from sandboxd.beneath import MAX_DEPTH, directory, parts, printable
+from sandboxd.tar import Contents, Kind, Member, TarError, members
 
 CHUNK = 64 * 1024
 _FILE, _DIRECTORY = 0o644, 0o755
-_TYPES = {
-    tarfile.SYMTYPE: "a symbolic link",
-    tarfile.LNKTYPE: "a hard link",
-    tarfile.CHRTYPE: "a device",
-    tarfile.BLKTYPE: "a device",
-    tarfile.FIFOTYPE: "a pipe",
-    tarfile.GNUTYPE_SPARSE: "a sparse file",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,50 +48,41 @@ class Entry:
 # --- reading an archive that somebody sent ----------------------------------------------------------------------------
 
 
-def entries(source: BinaryIO, caps: Caps) -> Iterator[tuple[Entry, IO[bytes] | None]]:
+def entries(source: BinaryIO, caps: Caps) -> Iterator[tuple[Entry, Contents | None]]:
     """The entries of a tar stream, each with its contents. Raises BackendError (SPEC_INVALID) at the first bad one.
 
     The contents are read by the caller, inside `_readable`.
     """
     count = total = 0
-    with _readable(), tarfile.open(fileobj=source, mode="r|", errors="surrogateescape", encoding="utf-8") as tar:
-        for info in tar:
+    with _readable():
+        for member, contents in members(source):
             count += 1
             if count > caps.entries:
                 raise _invalid(f"the archive has more than {caps.entries} entries")
-            entry = _entry(info)
+            entry = _entry(member)
             total += entry.size
             if total > caps.bytes:
                 raise _invalid(f"the archive has more than {caps.bytes} bytes of contents")
-            yield entry, None if entry.is_directory else tar.extractfile(info)
-            _forget(tar)
+            yield entry, None if entry.is_directory else contents
 
 
 @contextlib.contextmanager
 def _readable() -> Iterator[None]:
-    """What tarfile raises for bad archives, as one refusal."""
+    """What is wrong with the format, as a refusal."""
     try:
         yield
-    except (tarfile.TarError, ValueError, EOFError, RecursionError) as error:
+    except TarError as error:
         raise _invalid(f"it is no tar stream that can be read: {error}") from None
 
 
-def _forget(tar: tarfile.TarFile) -> None:
-    """Drop the members that were seen: tarfile keeps all, and an archive may have many."""
-    tar.members.clear()  # type: ignore[attr-defined] # not in the stubs
-
-
-def _entry(info: tarfile.TarInfo) -> Entry:
-    name = os.fsencode(info.name)
-    if info.type in _TYPES or not (info.isdir() or info.type in (tarfile.REGTYPE, tarfile.AREGTYPE)):
-        kind = _TYPES.get(info.type, "of an unknown type")
-        raise _invalid(f"{printable(name)} is {kind}; only regular files and directories are taken")
-    path = parts(name, what="the archive's entry")
-    if not path and not info.isdir():
+def _entry(member: Member) -> Entry:
+    if member.kind not in (Kind.FILE, Kind.DIRECTORY):
+        raise _invalid(f"{printable(member.name)} is {member.kind}; only regular files and directories are taken")
+    is_directory = member.kind is Kind.DIRECTORY
+    path = parts(member.name, what="the archive's entry")
+    if not path and not is_directory:
         raise _invalid("a file without a name")
-    if info.size < 0:
-        raise _invalid(f"{printable(name)} has a negative size")
-    return Entry(path, info.isdir(), 0 if info.isdir() else info.size, bool(info.mode & 0o100))
+    return Entry(path, is_directory, member.size, bool(member.mode & 0o100))
 
 
 # --- into a directory -------------------------------------------------------------------------------------------------
@@ -136,7 +121,7 @@ def _stage(source: BinaryIO, target: int, staging: bytes, caps: Caps) -> tuple[l
     return found, size
 
 
-def _write(stage: int, name: bytes, entry: Entry, contents: IO[bytes]) -> int:
+def _write(stage: int, name: bytes, entry: Entry, contents: Contents) -> int:
     mode = _DIRECTORY if entry.executable else _FILE
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, 0o600, dir_fd=stage), "wb") as file:
@@ -229,9 +214,12 @@ def _walk(top: int, writer: _Writer) -> Iterator[bytes]:
     pending: list[tuple[bytes, ...]] = [()]
     while pending:
         path = pending.pop()
+        if len(path) >= MAX_DEPTH:
+            writer.leave_out(b"/".join(path), f"deeper than {MAX_DEPTH} directories")
+            continue
         try:
             with directory(top, path) as current:
-                for name in sorted(os.fsencode(each) for each in os.listdir(current)):  # noqa: PTH208 - as above
+                for name in _names(current, path, writer):
                     full = b"/".join((*path, name))
                     mode = os.stat(name, dir_fd=current, follow_symlinks=False).st_mode
                     if stat.S_ISDIR(mode):
@@ -246,6 +234,16 @@ def _walk(top: int, writer: _Writer) -> Iterator[bytes]:
             writer.leave_out(b"/".join(path), str(error))
 
 
+def _names(opened: int, path: tuple[bytes, ...], writer: _Writer) -> list[bytes]:
+    """The names in a directory, in order; of one that was filled up to hurt, no more than can be packed."""
+    most = writer.caps.entries
+    with os.scandir(opened) as found:
+        names = [os.fsencode(entry.name) for entry in itertools.islice(found, most)]
+        if next(found, None) is not None:
+            writer.leave_out(b"/".join(path), f"more than {most} entries")
+    return sorted(names)
+
+
 def _kind_name(mode: int) -> str:
     if stat.S_ISLNK(mode):
         return "a symbolic link"
@@ -258,7 +256,7 @@ class _Writer:
     """Makes the bytes of a tar stream, within caps."""
 
     def __init__(self, caps: Caps, left_out: list[str]) -> None:
-        self._caps = caps
+        self.caps = caps
         self._left_out = left_out
         self._bytes = self._entries = 0
 
@@ -285,7 +283,7 @@ class _Writer:
                 yield _header(full, status.st_size, is_directory=False, executable=bool(status.st_mode & 0o100))
                 yield from _contents(file, status.st_size)
 
-    def copy(self, entry: Entry, contents: IO[bytes] | None) -> Iterator[bytes]:
+    def copy(self, entry: Entry, contents: Contents | None) -> Iterator[bytes]:
         """An entry of another archive, written anew."""
         name = b"/".join(entry.path)
         if not self._admit(name, entry.size):
@@ -299,7 +297,7 @@ class _Writer:
         yield bytes(2 * tarfile.BLOCKSIZE)
 
     def _admit(self, name: bytes, size: int) -> bool:
-        if self._entries >= self._caps.entries or self._bytes + size > self._caps.bytes:
+        if self._entries >= self.caps.entries or self._bytes + size > self.caps.bytes:
             self.leave_out(name, "the download's limit was reached")
             return False
         self._entries += 1
@@ -315,7 +313,7 @@ def _header(name: bytes, size: int, *, is_directory: bool, executable: bool) -> 
     return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
 
 
-def _contents(file: IO[bytes], size: int) -> Iterator[bytes]:
+def _contents(file: IO[bytes] | Contents, size: int) -> Iterator[bytes]:
     left = size
     while left:
         data = file.read(min(CHUNK, left))
@@ -361,17 +359,15 @@ def filtered(source: BinaryIO, left_out: list[str], caps: Caps | None = None) ->
     """A tar stream that an engine made, with everything but regular files and directories left out, made anew."""
     writer = _Writer(caps or Caps(), left_out)
     try:
-        with tarfile.open(fileobj=source, mode="r|", errors="surrogateescape", encoding="utf-8") as tar:
-            for info in tar:
-                try:
-                    entry = _entry(info)
-                except BackendError as error:
-                    writer.leave_out(os.fsencode(info.name), error.message)
-                    continue
-                if entry.path:
-                    yield from writer.copy(entry, None if entry.is_directory else tar.extractfile(info))
-                _forget(tar)
-    except (tarfile.TarError, ValueError, EOFError, RecursionError) as error:
+        for member, contents in members(source):
+            try:
+                entry = _entry(member)
+            except BackendError as error:
+                writer.leave_out(member.name, error.message)
+                continue
+            if entry.path:
+                yield from writer.copy(entry, None if entry.is_directory else contents)
+    except TarError as error:
         raise BackendError("BACKEND_DOWN", f"the engine's archive can't be read: {error}") from None
     yield from writer.end()
 

@@ -189,6 +189,23 @@ def test_a_file_that_shrinks_while_it_is_packed_does_not_break_the_stream(root: 
     assert len(unpacked(b"".join([*first, *chunks]))["f"] or b"") == 200_000
 
 
+def test_directories_made_to_hurt_are_left_out_with_a_reason(root: tuple[Path, int]) -> None:
+    home, fd = root
+    wide, deep = home / "wide", home / "deep"
+    wide.mkdir()
+    for number in range(20):
+        (wide / f"{number:02}").touch()
+    deep.mkdir()
+    (deep / "/".join("d" * 80)).mkdir(parents=True)
+    left_out: list[str] = []
+    names = unpacked(b"".join(archive.pack(fd, b"", left_out, Caps(entries=10))))
+    assert len(names) == 10
+    assert "wide: more than 10 entries" in left_out
+    left_out.clear()
+    assert unpacked(b"".join(archive.pack(fd, b"deep", left_out)))
+    assert [text.rpartition(": ")[2] for text in left_out] == ["deeper than 64 directories"]
+
+
 def test_the_downloads_cap_is_told(root: tuple[Path, int]) -> None:
     home, fd = root
     for name in "abc":
