@@ -19,6 +19,7 @@ from sandboxd.backends.process.instances import Place, discard
 from sandboxd.backends.process.sandbox import Facts, ProcessSandbox
 from sandboxd.backends.process.spawn import Spawner
 from sandboxd.backends.process.supervisor import PACKAGE, Supervisor, program
+from sandboxd.backends.process.tree import is_directory
 
 
 class LocalBackend:
@@ -60,7 +61,7 @@ class LocalBackend:
 
 def _environment(given: Mapping[str, str], directories: Directories) -> dict[str, str]:
     """What was given, with this sandbox's own places, and only directories of PATH that exist."""
-    path = os.pathsep.join(each for each in given.get("PATH", os.defpath).split(os.pathsep) if Path(each).is_dir())
+    path = os.pathsep.join(each for each in given.get("PATH", os.defpath).split(os.pathsep) if is_directory(each))
     return {**given, "PATH": path, "HOME": str(directories.home), "TMPDIR": str(directories.tmp)}
 
 

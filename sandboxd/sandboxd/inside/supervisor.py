@@ -31,6 +31,7 @@ GUARD_SECONDS = 0.1
 # How often memory and processes are looked at where no control group counts them. A look takes a tenth at most.
 WATCH_SECONDS = 0.2
 WATCH_SHARE = 10.0
+CROWDED = 0.98
 # With the fewest files of any use to a program, a tmpfs can't fill the kernel's memory with names.
 TMPFS_INODES = 16384
 
@@ -405,7 +406,8 @@ class Supervisor:
         settings = self._configured()
         table = processes.read_table()
         if settings.pids:
-            crowded = sum(process.threads for process in table.values()) >= settings.pids
+            # This process counts too. What can't fork tries again a moment later, so the limit itself is seldom seen.
+            crowded = 1 + sum(process.threads for process in table.values()) >= settings.pids * CROWDED
             if crowded and not self._crowded:
                 self._send(Frame(frames.LIMIT, 0, [b"pids"]))
             self._crowded = crowded

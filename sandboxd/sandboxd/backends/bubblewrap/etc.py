@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sandboxd.backends.base import BackendError
 from sandboxd.backends.bubblewrap.arguments import HOST_NAME
+from sandboxd.backends.process.tree import is_file
 from sandboxd.environment import CA_BUNDLE_PATH
 
 # The user that commands see themselves as.
@@ -57,7 +58,7 @@ class Files:
         found = {}
         for name in ETC:
             place = os.path.realpath(self._etc / name)
-            if Path(place).is_file() or place.startswith(FRESH):
+            if is_file(place) or place.startswith(FRESH):
                 found[place] = self._directory / name
         if bundle is not None:
             found[CA_BUNDLE_PATH] = self._copied(bundle)

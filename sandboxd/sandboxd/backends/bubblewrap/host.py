@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandboxd.backends.process.supervisor import interpreter
+from sandboxd.backends.process.tree import is_directory, is_socket
 
 # Those that exist; /nix/var has the socket of a daemon that builds with a network.
 SYSTEM = (
@@ -99,8 +100,8 @@ def view(path: str, *, as_other: bool) -> View:
     found = View(
         directories,
         links,
-        [each for each in hidden if not Path(each).is_dir()],
-        [each for each in hidden if Path(each).is_dir()],
+        [each for each in hidden if not is_directory(each)],
+        [each for each in hidden if is_directory(each)],
         home_links,
         "",
     )
@@ -117,7 +118,7 @@ def view(path: str, *, as_other: bool) -> View:
 
 def _is_usable(entry: str, found: View) -> bool:
     real = os.path.realpath(entry)
-    return entry.startswith("/") and found.shows(real) and Path(real).is_dir()
+    return entry.startswith("/") and found.shows(real) and is_directory(real)
 
 
 def _homes() -> list[str]:
@@ -135,7 +136,7 @@ def _tools(entries: Iterable[str], homes: Sequence[str]) -> Iterator[str]:
                 continue
             for tool, needed in TOOLS.items():
                 if _is_beneath(entry, str(Path(home, tool))):
-                    yield from (str(place) for name in needed if (place := Path(home, name)).is_dir())
+                    yield from (str(place) for name in needed if is_directory(place := Path(home, name)))
 
 
 def _links(paths: Iterable[str]) -> tuple[dict[str, str], list[str]]:
@@ -146,7 +147,7 @@ def _links(paths: Iterable[str]) -> tuple[dict[str, str], list[str]]:
         path = Path(each)
         if path.is_symlink():
             links[each] = str(path.readlink())
-        elif path.is_dir():
+        elif is_directory(path):
             directories.append(each)
     return links, directories
 
@@ -208,4 +209,4 @@ def _sockets() -> list[str]:
     except OSError:
         return []
     paths = {fields[7] for line in lines if len(fields := line.split(None, 7)) == 8 and fields[7].startswith("/")}
-    return sorted(path for each in paths if (path := os.path.realpath(each)) and Path(path).is_socket())
+    return sorted(path for each in paths if is_socket(path := os.path.realpath(each)))

@@ -13,6 +13,8 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from sandboxd.backends.process.tree import is_directory
+
 CLONE_NEWNS = 0x00020000
 MS_REC, MS_BIND, MS_SLAVE = 0x4000, 0x1000, 0x80000
 OTHERS_MAY_PASS = 0o001
@@ -48,15 +50,16 @@ def blocked_by(needed: Iterable[str]) -> dict[str, list[str]]:
 
 def _cover(libc: ctypes.CDLL, top: str, paths: Sequence[str]) -> None:
     # Opened before the cover hides them.
-    opened = [
-        (path, os.open(path, os.O_PATH | os.O_CLOEXEC), Path(path).is_dir()) for path in paths if Path(path).exists()
-    ]
+    opened = []
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            opened.append((path, os.open(path, os.O_PATH | os.O_CLOEXEC), is_directory(path)))
     try:
         _call(libc.mount, b"tmpfs", os.fsencode(top), b"tmpfs", ctypes.c_ulong(0), b"size=1m,mode=755")
-        for path, descriptor, is_directory in opened:
+        for path, descriptor, whole in opened:
             target = Path(path)
-            (target if is_directory else target.parent).mkdir(mode=0o755, parents=True, exist_ok=True)
-            if not is_directory:
+            (target if whole else target.parent).mkdir(mode=0o755, parents=True, exist_ok=True)
+            if not whole:
                 target.touch()
             source = os.fsencode(f"/proc/self/fd/{descriptor}")
             _call(libc.mount, source, os.fsencode(path), None, ctypes.c_ulong(MS_BIND), None)

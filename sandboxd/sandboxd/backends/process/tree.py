@@ -9,75 +9,139 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 # Each name costs at least this, however little is in it: an inode and its share of a directory.
 ENTRY_BYTES = 4096
 BLOCK = 512
+# So many levels of a tree are held open while it is measured; below, a level is found again by its "..".
+KEPT_OPEN = 64
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+def is_directory(path: str | Path) -> bool:
+    """Whether there is a directory that can be reached; pathlib's own raises where there is none to be seen."""
+    return stat.S_ISDIR(_mode(path))
+
+
+def is_file(path: str | Path) -> bool:
+    """Whether there is a regular file that can be reached."""
+    return stat.S_ISREG(_mode(path))
+
+
+def is_socket(path: str | Path) -> bool:
+    """Whether there is a unix socket that can be reached."""
+    return stat.S_ISSOCK(_mode(path))
+
+
+def _mode(path: str | Path) -> int:
+    try:
+        return os.stat(path).st_mode  # noqa: PTH116 a text will do
+    except OSError:
+        return 0
+
+
 def usage(paths: Iterable[str]) -> int:
-    """Bytes on disk beneath these directories."""
+    """Bytes on disk beneath these directories, also in those whose owner, our own user, has shut them."""
     seen: set[tuple[int, int]] = set()
     return sum(sum(_sizes(path, seen)) for path in paths)
 
 
+@dataclass(slots=True)
+class _Level:
+    """A directory on the way from the top: its descriptor (-1: not open), what it is, the mode to give it back."""
+
+    descriptor: int
+    identity: tuple[int, int]
+    mode: int | None
+    waiting: list[str] | None = None  # the directories in it; None before it was read
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            if self.mode is not None:
+                with contextlib.suppress(OSError):
+                    os.fchmod(self.descriptor, self.mode)
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
 def _sizes(path: str, seen: set[tuple[int, int]]) -> Iterator[int]:
     """What each entry beneath `path` takes; a file with several names is counted once."""
-    here = os.open(path, _DIRECTORY)
     try:
-        # The way from the top to here: what each directory is, and those in it that wait.
-        way: list[tuple[tuple[int, int], list[str]]] = []
-        while True:
-            waiting: list[str] = []
-            for entry, status in _entries(here):
-                if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
-                    if (status.st_dev, status.st_ino) in seen:
-                        continue
-                    seen.add((status.st_dev, status.st_ino))
-                if stat.S_ISDIR(status.st_mode):
-                    waiting.append(entry)
-                yield max(status.st_blocks * BLOCK, ENTRY_BYTES)
-            way.append((_identity(here), waiting))
-            moved = _next(here, way)
-            if moved is None:
-                return
-            os.close(here)
-            here = moved
+        way = [_open_to_measure(path)]
+    except FileNotFoundError:
+        return
+    try:
+        while way:
+            level = way[-1]
+            if level.waiting is None:
+                level.waiting = []
+                yield from _read(level, level.waiting, seen)
+            elif level.waiting:
+                with contextlib.suppress(OSError):  # it vanished meanwhile
+                    way.append(_open_to_measure(level.waiting.pop(), level.descriptor))
+                    if len(way) > KEPT_OPEN:
+                        level.mode = None  # it stays opened up: the way back leads through it
+                        level.close()
+            else:
+                way.pop()
+                _go_up(level, way)
+                level.close()
     finally:
-        os.close(here)
+        for level in way:
+            level.close()
 
 
-def _entries(directory: int) -> Iterator[tuple[str, os.stat_result]]:
-    with os.scandir(directory) as entries:
+def _read(level: _Level, waiting: list[str], seen: set[tuple[int, int]]) -> Iterator[int]:
+    with os.scandir(level.descriptor) as entries:
         for entry in entries:
-            with contextlib.suppress(OSError):  # it vanished meanwhile
-                yield entry.name, entry.stat(follow_symlinks=False)
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue  # it vanished meanwhile
+            if stat.S_ISDIR(status.st_mode):
+                waiting.append(entry.name)
+            elif status.st_nlink > 1:
+                if (status.st_dev, status.st_ino) in seen:
+                    continue
+                seen.add((status.st_dev, status.st_ino))
+            yield max(status.st_blocks * BLOCK, ENTRY_BYTES)
 
 
-def _next(here: int, way: list[tuple[tuple[int, int], list[str]]]) -> int | None:
-    """The next directory that waits, in or above `here`; None at the end, or when the tree was moved on the way."""
-    current = os.dup(here)
-    while way:
-        waiting = way[-1][1]
-        while waiting:
-            with contextlib.suppress(OSError):  # it vanished, or may not be read
-                below = os.open(waiting.pop(), _DIRECTORY, dir_fd=current)
-                os.close(current)
-                return below
+def _go_up(left: _Level, way: list[_Level]) -> None:
+    """Open the level above again, if it was closed; whoever moves a directory meanwhile hides only what is deep."""
+    while way and way[-1].descriptor < 0:
+        with contextlib.suppress(OSError):
+            above = os.open("..", _DIRECTORY, dir_fd=left.descriptor)
+            if _identity(above) == way[-1].identity:
+                way[-1].descriptor = above
+                return
+            os.close(above)
         way.pop()
-        if not way:
-            break
-        above = os.open("..", _DIRECTORY, dir_fd=current)
-        os.close(current)
-        current = above
-        if _identity(current) != way[-1][0]:
-            break  # a command moved the directory elsewhere while it was being measured
-    os.close(current)
-    return None
+
+
+def _open_to_measure(name: str, directory: int | None = None) -> _Level:
+    """Open a directory for reading; one that is shut is opened up until it is closed, so that it can hide nothing."""
+    try:
+        opened = os.open(name, _DIRECTORY, dir_fd=directory)
+        return _Level(opened, _identity(opened), None)
+    except PermissionError:
+        if sys.platform != "linux":
+            raise
+    # What is changed is this directory, wherever a command moves it and whatever it puts in its place.
+    handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+    try:
+        itself = f"/proc/self/fd/{handle}"
+        mode = stat.S_IMODE(os.fstat(handle).st_mode)
+        os.chmod(itself, mode | stat.S_IRUSR | stat.S_IXUSR)  # noqa: PTH101 a descriptor by its name
+        opened = os.open(itself, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return _Level(opened, _identity(opened), mode)
+    finally:
+        os.close(handle)
 
 
 def _identity(directory: int) -> tuple[int, int]:
