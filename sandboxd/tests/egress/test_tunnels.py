@@ -6,13 +6,13 @@ import asyncio
 import socket
 import ssl
 import struct
-import subprocess
 from pathlib import Path as FilePath
 
 import pytest
 from quickstarted_api.v1 import sandbox_pb2 as pb
 from sandboxd.egress.limits import GatewayLimits
 
+from tests.support.docs_site import certificate
 from tests.support.gateway import Client, Handler, Rig, Upstream, client_hello, connect_request, running
 from tests.support.tls_message import extension, hello_body, record, server_name, whole
 
@@ -330,24 +330,12 @@ async def test_a_slow_reader_slows_its_server_down() -> None:
             received += len(await client.receive(1 << 20))
 
 
-def certificate(directory: FilePath) -> tuple[FilePath, FilePath]:
-    """A self-signed certificate for registry.test, and its key."""
-    cert, key = directory / "cert.pem", directory / "key.pem"
-    command = ["openssl", "req", "-x509", "-nodes", "-days", "1", "-newkey", "ec", "-pkeyopt"]
-    command += ["ec_paramgen_curve:prime256v1", "-subj", "/CN=registry.test"]
-    command += ["-addext", "subjectAltName=DNS:registry.test", "-keyout", str(key), "-out", str(cert)]
-    subprocess.run(command, check=True, capture_output=True)
-    return cert, key
-
-
 async def test_t11_real_tls_goes_through_unseen_and_its_bytes_are_counted(tmp_path: FilePath) -> None:
     """OpenSSL on both ends: the certificate that the client checks is the server's own.
 
     What no host policy can see is what is inside: another Host, an upload (T09 to T12). The counts are on record.
     """
-    cert, key = certificate(tmp_path)
-    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    served.load_cert_chain(cert, key)
+    served = certificate(tmp_path, "registry.test")
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         data = await reader.readexactly(1 << 20)
@@ -359,7 +347,7 @@ async def test_t11_real_tls_goes_through_unseen_and_its_bytes_are_counted(tmp_pa
     async with server, running(upstream=upstream) as rig:
         upstream.port = server.sockets[0].getsockname()[1]
         client = await begin(rig, "CONNECT")
-        trusted = ssl.create_default_context(cafile=str(cert))
+        trusted = ssl.create_default_context(cafile=str(tmp_path / "registry.test.pem"))
         reader, writer = await asyncio.open_connection(sock=client.socket, ssl=trusted, server_hostname="registry.test")
         data = bytes(range(256)) * 4096
         writer.write(data)
