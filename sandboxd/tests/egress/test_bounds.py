@@ -21,7 +21,7 @@ GET = b"GET http://registry.test/ HTTP/1.1\r\nHost: registry.test\r\nConnection:
 
 @pytest.mark.parametrize("kind", ["proxy", "80"])
 async def test_s11_a_head_has_to_come_in_time_however_it_trickles(kind: str) -> None:
-    async with running(limits=GatewayLimits(head=0.2)) as rig:
+    async with running(limits=GatewayLimits(head=0.5)) as rig:
         client = await rig.connect(kind)
         trickle = asyncio.create_task(_trickle(client))
         answer = await client.rest()
@@ -80,13 +80,13 @@ async def test_s17_a_server_that_stalls_inside_a_body_resets_the_client() -> Non
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
         await reader.read()
 
-    async with running(upstream=Upstream(handler), limits=GatewayLimits(idle=0.1)) as rig:
+    async with running(upstream=Upstream(handler), limits=GatewayLimits(idle=0.7)) as rig:
         assert (await rig.ask("proxy", GET)).endswith(b"half<reset>")
         assert rig.reasons() == ["REGISTRY_HOST", "UPSTREAM_TIMEOUT"]
 
 
 async def test_s17_no_connection_in_time_gives_504() -> None:
-    async with running(limits=GatewayLimits(connect=0.1, attempt=0.05)) as rig:
+    async with running(limits=GatewayLimits(connect=2.0, attempt=0.3)) as rig:
 
         async def never(address: str, port: int) -> socket.socket:
             rig.dialled.append((address, port))

@@ -285,7 +285,7 @@ async def test_s12_a_tunnel_ends_at_the_absolute_deadline_however_busy_it_is(way
             await writer.drain()
             await asyncio.sleep(0)
 
-    async with running(upstream=Upstream(handler), limits=GatewayLimits(absolute=0.1)) as rig:
+    async with running(upstream=Upstream(handler), limits=GatewayLimits(absolute=1.0)) as rig:
         client = await begin(rig, way)
         await client.send(HELLO)
         assert (await client.rest()).endswith(b"<reset>")
@@ -294,7 +294,7 @@ async def test_s12_a_tunnel_ends_at_the_absolute_deadline_however_busy_it_is(way
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_s11_a_hello_has_to_come_in_time(way: str) -> None:
-    async with running(limits=GatewayLimits(head=0.05)) as rig:
+    async with running(limits=GatewayLimits(head=0.5)) as rig:
         client = await begin(rig, way)
         await client.send(HELLO[:10])
         assert await client.rest() == ALERT + b"\x50"

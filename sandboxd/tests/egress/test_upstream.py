@@ -90,7 +90,7 @@ async def test_a_look_up_that_hangs_holds_up_nobody_but_its_thread(monkeypatch: 
         return [(0, 0, 0, "", ("203.0.113.7", 0))]
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    out = upstreams(SystemResolver(threads=2), resolve=0.05)
+    out = upstreams(SystemResolver(threads=2), resolve=0.7)
     with pytest.raises(Refusal) as refused:
         await out.resolve("slow.registry.test")
     assert refused.value.reason == pb.DNS_FAILURE
