@@ -191,3 +191,34 @@ async def test_c05_what_a_killed_daemon_left_is_removed_by_the_next_and_no_other
         assert groups(dead["sandbox"]) == []
         assert len(alive(living_mark)) >= 2
         assert Path(living["directory"]).exists()
+
+
+@pytest.mark.parametrize("after", [0.02, 0.1, 0.23, 0.41, 0.7])
+async def test_c05_a_daemon_that_is_killed_at_any_moment_leaves_nothing(
+    kind: BackendKind, tmp_path: Path, after: float
+) -> None:
+    with abandoned(kind, tmp_path, "restless") as (process, told):
+        await asyncio.sleep(after)
+        process.kill()
+        process.wait()
+        async with asyncio.timeout(30):
+            while _of(tmp_path):  # noqa: ASYNC110 processes of another parent have no event
+                await asyncio.sleep(0.02)
+        with instance(tmp_path) as third:
+            async with BACKENDS[kind](third) as backend:
+                await backend.reap()
+            third.forget(told["instance"])
+    assert not Path(told["directory"]).exists()
+    assert groups(told["instance"]) == []
+    assert mounts(tmp_path) == []
+
+
+def _of(state: Path) -> list[str]:
+    """Processes that have something to do with a state directory: by their arguments, their directory, their root."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if os.fsencode(state) in (entry / "cmdline").read_bytes() + (entry / "mountinfo").read_bytes():
+                    found.append(entry.name)
+    return found

@@ -10,6 +10,7 @@ import errno
 import os
 import resource
 import signal
+import stat
 import struct
 import sys
 import time
@@ -32,9 +33,9 @@ DEFAULT_PATH = b"/usr/local/bin:/usr/bin:/bin"
 
 
 class Command:
-    """What to run. `limits` are pairs of an RLIMIT constant and its value."""
+    """What to run. `limits` are pairs of an RLIMIT constant and its value; `wrapper` is a program that runs it."""
 
-    __slots__ = ("arguments", "directory", "environment", "limits")
+    __slots__ = ("arguments", "directory", "environment", "limits", "wrapper")
 
     def __init__(
         self,
@@ -42,11 +43,13 @@ class Command:
         directory: bytes,
         environment: Mapping[bytes, bytes],
         limits: Sequence[tuple[int, int]],
+        wrapper: Sequence[bytes] = (),
     ) -> None:
         self.arguments = arguments
         self.directory = directory
         self.environment = environment
         self.limits = limits
+        self.wrapper = wrapper
 
 
 class Streams:
@@ -194,12 +197,24 @@ def _execute(command: Command) -> None:
     missing: OSError | None = None
     for path in _candidates(command.arguments[0], command.environment.get(b"PATH", DEFAULT_PATH)):
         try:
-            os.execve(path, list(command.arguments), dict(command.environment))  # noqa: S606 it is what this is for
+            if command.wrapper:
+                _check_program(path)
+                arguments = [*command.wrapper, path, *command.arguments[1:]]
+            else:
+                arguments = list(command.arguments)
+            os.execve(arguments[0] if command.wrapper else path, arguments, dict(command.environment))  # noqa: S606
         except (FileNotFoundError, NotADirectoryError) as error:
             missing = error
         except PermissionError as error:
             refused = error
     raise refused or missing or FileNotFoundError(errno.ENOENT, "")
+
+
+def _check_program(path: bytes) -> None:
+    """What the system would say of a program that another one is to run."""
+    mode = os.stat(path).st_mode  # noqa: PTH116 pathlib costs a third of the start
+    if not stat.S_ISREG(mode) or not os.access(path, os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _candidates(program: bytes, path: bytes) -> Iterator[bytes]:

@@ -88,6 +88,24 @@ def descendants(table: Table, roots: Iterable[int]) -> set[int]:
     return found
 
 
+class Trail:
+    """What a command started, where no process adopts orphans: followed by ancestry and by process group.
+
+    A process that leaves its group and loses its parent between two looks is lost; so look often.
+    """
+
+    def __init__(self) -> None:
+        self._groups: set[int] = set()
+
+    def follow(self, table: Table, roots: Iterable[int]) -> set[int]:
+        """What is left of it now, without the roots."""
+        roots = set(roots)
+        known = {pid for pid, process in table.items() if process.group in self._groups} - roots
+        found = known | descendants(table, roots | known) - roots
+        self._groups |= {table[pid].group for pid in found}
+        return found
+
+
 def send(pids: Iterable[int], number: int) -> None:
     """Signal each; one that has ended, or that is another user's, is passed over."""
     for pid in pids:

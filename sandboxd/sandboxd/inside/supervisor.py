@@ -39,7 +39,7 @@ TMPFS_INODES = 16384
 class Guarded:
     """A command in this sandbox. `guard` is 0 once the guard has ended, `main` 0 until the main process is known."""
 
-    __slots__ = ("command", "ended", "guard", "handle", "main", "number", "report", "waiting")
+    __slots__ = ("command", "ended", "guard", "handle", "main", "number", "report", "trail", "waiting")
 
     def __init__(self, number: int, command: Command, guard: int, report: int) -> None:
         self.number = number
@@ -50,6 +50,7 @@ class Guarded:
         self.handle = -1  # of the main process; a number can be taken over by another
         self.ended = False  # the daemon knows how the main process ended
         self.waiting: list[int] = []  # signals that came before the main process was known
+        self.trail = processes.Trail()
 
     def started(self, main: int) -> None:
         self.main = main
@@ -92,6 +93,7 @@ class Settings:
         # 0: somebody else looks after it.
         self.memory = int(values[b"memory"])
         self.pids = int(values[b"pids"])
+        self.wrapper = [part for part in values[b"wrapper"].split(b"\0") if part]
         self.limits = [
             (resource.RLIMIT_CORE, 0),
             (resource.RLIMIT_NOFILE, int(values[b"nofile"])),
@@ -105,8 +107,9 @@ class Settings:
 class Supervisor:
     """The loop and what it knows."""
 
-    def __init__(self, channel: socket.socket) -> None:
+    def __init__(self, channel: socket.socket, *, adopts: bool) -> None:
         self._channel = channel
+        self._adopts = adopts  # orphans become this process's children
         self._decoder = frames.Decoder()
         self._received: list[int] = []  # descriptors whose frame is not complete yet
         self._commands: dict[int, Guarded] = {}
@@ -147,9 +150,9 @@ class Supervisor:
         return True
 
     def _watches(self) -> bool:
-        return (
-            self._settings is not None and bool(self._settings.memory or self._settings.pids) and bool(self._commands)
-        )
+        if self._settings is None or not self._commands:
+            return False
+        return bool(self._settings.memory or self._settings.pids) or not self._adopts
 
     def _patience(self) -> float | None:
         return max(0.0, self._look_at - time.monotonic()) * 1000 if self._watches() else None
@@ -245,7 +248,7 @@ class Supervisor:
         directory, count, *rest = frame.fields
         arguments, variables = rest[: int(count)], rest[int(count) :]
         environment = dict(variable.split(b"=", 1) for variable in variables)
-        command = Command(arguments, directory, environment, settings.limits)
+        command = Command(arguments, directory, environment, settings.limits, settings.wrapper)
         try:
             if settings.isolated and not self._sealed:
                 raise PermissionError(0, "the sandbox is not sealed")
@@ -303,6 +306,8 @@ class Supervisor:
         Who kills its guard makes its processes orphans, which come to this process without a mark of whose they are:
         they belong to every command that has lost its guard, and to any when none has.
         """
+        if not self._adopts:
+            return command.trail.follow(table, {command.guard} & table.keys())
         if command.guard in table:
             below = processes.descendants(table, [command.guard])
             return below if self._without_guard() else below | self._orphans(table)
@@ -357,9 +362,9 @@ class Supervisor:
         guards = {command.guard for command in self._commands.values()}
         for pid, status in sorted(ended, key=lambda each: each[0] not in guards):
             self._ended(pid, status)
-        # Twice, because of what one look may miss.
-        if (lost := self._without_guard()) and not any(self._orphans(processes.read_table()) for _ in range(2)):
-            for command in lost:
+        for command in self._without_guard():
+            # Twice, because of what one look may miss.
+            if not any(self._members(processes.read_table(), command) for _ in range(2)):
                 self._finish(command)
 
     def _ended(self, pid: int, status: int) -> None:
@@ -367,7 +372,7 @@ class Supervisor:
             if command.guard == pid:
                 command.guard = 0
                 self._read_last_reports(command)
-                if status == 0:
+                if status == 0 and self._adopts:
                     self._finish(command)
                 return
             if command.main == pid:
@@ -392,12 +397,11 @@ class Supervisor:
     def _end_everything(self) -> None:
         """Nothing outlives the supervisor. The kernel sees to it where it is the first process of a namespace."""
         if os.getpid() != 1:
-            own = os.getpid()
-            processes.end_all(
-                lambda table: processes.descendants(table, [own]),
-                deadline=time.monotonic() + KILL_SECONDS,
-                whole_namespace=False,
-            )
+            processes.end_all(self._everything, deadline=time.monotonic() + KILL_SECONDS, whole_namespace=False)
+
+    def _everything(self, table: Table) -> set[int]:
+        found = processes.descendants(table, [os.getpid()])
+        return found.union(*(self._members(table, command) for command in self._commands.values()))
 
     # --- Limits -------------------------------------------------------------------------------------------------
 
@@ -405,6 +409,9 @@ class Supervisor:
         began = time.monotonic()
         settings = self._configured()
         table = processes.read_table()
+        if not self._adopts:
+            for command in self._commands.values():
+                command.trail.follow(table, {command.guard} & table.keys())
         if settings.pids:
             # This process counts too. What can't fork tries again a moment later, so the limit itself is seldom seen.
             crowded = 1 + sum(process.threads for process in table.values()) >= settings.pids * CROWDED
@@ -445,8 +452,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     system.set_dumpable(False)
-    if os.getpid() != 1:
-        system.adopt_orphans()
-    Supervisor(socket.socket(fileno=int(sys.argv[1]))).run()
+    adopts = os.getpid() == 1 or system.adopt_orphans()
+    Supervisor(socket.socket(fileno=int(sys.argv[1])), adopts=adopts).run()
     # Nothing is left to tidy up, and as process 1 this takes everything with it.
     os._exit(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -34,7 +34,7 @@ class Facts:
 class ProcessSandbox:
     """A sandbox as `sandboxd.backends.base.BackendSandbox` has it. It owns what it is given.
 
-    Without `isolation` it enforces nothing.
+    Without `isolation` it enforces nothing itself; a `wrapper` that runs each command may.
     """
 
     image = ""
@@ -48,6 +48,7 @@ class ProcessSandbox:
         limits: Limits,
         group: Group | None,
         isolation: Isolation | None,
+        wrapper: Sequence[str] = (),
     ) -> None:
         self.workspace = facts.workspace
         self.shell = facts.shell
@@ -66,6 +67,7 @@ class ProcessSandbox:
             isolation,
             memory=limits.memory_bytes if watched else 0,
             pids=limits.pids if watched else 0,
+            wrapper=wrapper,
         )
 
     # --- the network --------------------------------------------------------------------------------------------

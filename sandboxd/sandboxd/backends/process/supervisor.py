@@ -160,8 +160,13 @@ class Supervisor:
 
     # --- asking -------------------------------------------------------------------------------------------------
 
-    def configure(self, limits: Limits, isolation: Isolation | None, *, memory: int, pids: int) -> None:
-        """Tell it what it is for. `memory` and `pids` are what it has to watch itself, 0 where the kernel does."""
+    def configure(
+        self, limits: Limits, isolation: Isolation | None, *, memory: int, pids: int, wrapper: Sequence[str] = ()
+    ) -> None:
+        """Tell it what it is for. `memory` and `pids` are what it has to watch itself, 0 where the kernel does.
+
+        `wrapper` is a program with its arguments that runs each command.
+        """
         fields: dict[str, str | bytes] = {
             "isolated": "no" if isolation is None else "yes",
             "uid": str(isolation.uid if isolation else 0),
@@ -169,6 +174,7 @@ class Supervisor:
             "seccomp": isolation.seccomp if isolation else b"",
             "empty": isolation.empty if isolation else "",
             "tmpfs": "\0".join(f"{path}={size}" for path, size in (isolation.tmpfs if isolation else {}).items()),
+            "wrapper": "\0".join(wrapper),
             "memory": str(memory),
             "pids": str(pids),
             "nofile": str(limits.nofile),
