@@ -7,6 +7,7 @@ counters are read twice a second and at each command's end, so that a command's 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ class Watch:
         self._pids = _Level()
         self._hits: asyncio.Queue[LimitHit | None] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
-        self._full = False
+        self._used = 0
 
     def start(self) -> None:
         """Begin to watch."""
@@ -99,11 +100,17 @@ class Watch:
             await self.check()
 
     async def _layer(self) -> None:
-        limit = self._limits.disk_bytes
         while True:
             began = time.monotonic()
-            used = await self._disk(limit)
-            if used > limit and not self._full:
-                self._hits.put_nowait(LimitHit("disk", limit))
-            self._full = used > limit
+            await self.look_at_disk()
             await asyncio.sleep(max(DISK_SECONDS, DISK_SHARE * (time.monotonic() - began)))
+
+    async def look_at_disk(self) -> None:
+        """Measure the disk now. Past the limit, whatever writes more is a hit again; what cleans up is none."""
+        limit = self._limits.disk_bytes
+        allowed = max(limit, self._used)
+        used = await self._disk(allowed)
+        if used > allowed:
+            self._hits.put_nowait(LimitHit("disk", limit))
+            used = await self._disk(sys.maxsize)  # the first measurement stopped when it had seen enough
+        self._used = used
