@@ -7,9 +7,7 @@ from connecting to one.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import pwd
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandboxd.backends.process.supervisor import interpreter
+from sandboxd.backends.process.tools import homes, is_beneath, outermost, tools_of
 from sandboxd.backends.process.tree import is_directory, is_socket
 
 # Those that exist; /nix/var has the socket of a daemon that builds with a network.
@@ -36,24 +35,6 @@ SYSTEM = (
 # NixOS finds its programs through this link, in a directory that the sandbox has of its own.
 LINKS = ("/run/current-system",)
 
-# What a directory of PATH in the user's home belongs to, and what of it is needed to run its programs. Directories that
-# may hold credentials (~/.cargo, ~/.config) are never among them.
-TOOLS: Mapping[str, Sequence[str]] = {
-    ".asdf": (".asdf",),
-    ".bun/bin": (".bun/bin",),
-    ".cargo/bin": (".cargo/bin", ".rustup"),
-    ".deno/bin": (".deno/bin",),
-    ".goenv": (".goenv",),
-    ".local/bin": (".local/bin", ".local/share/uv", ".local/share/pipx"),
-    ".local/share/fnm": (".local/share/fnm",),
-    ".local/share/mise": (".local/share/mise",),
-    ".nodenv": (".nodenv",),
-    ".nvm": (".nvm",),
-    ".pyenv": (".pyenv",),
-    ".rbenv": (".rbenv",),
-    ".sdkman": (".sdkman",),
-    ".volta": (".volta",),
-}
 # Tools that look for their own directory in HOME, which in a sandbox is another: a link leads there.
 HOME_LINKS = (".rustup",)
 
@@ -80,7 +61,7 @@ class View:
 
     def shows(self, path: str) -> bool:
         """Whether a path is beneath one of the directories."""
-        return any(_is_beneath(path, directory) for directory in self.directories)
+        return any(is_beneath(path, directory) for directory in self.directories)
 
 
 def view(path: str, *, as_other: bool) -> View:
@@ -88,14 +69,14 @@ def view(path: str, *, as_other: bool) -> View:
 
     With `as_other`, the sandbox runs as a user without any right of its own, and what it can't read needs no cover.
     """
-    homes = _homes()
-    tools = list(_tools(path.split(os.pathsep), homes))
+    own_homes = homes()
+    tools = list(tools_of(path.split(os.pathsep), own_homes))
     links, system = _links([*SYSTEM, *LINKS])
-    directories = _outermost([*system, *tools, str(Path(sys.base_prefix).resolve()), str(Path(interpreter()).parent)])
+    directories = outermost([*system, *tools, str(Path(sys.base_prefix).resolve()), str(Path(interpreter()).parent)])
     hidden = [] if as_other else list(_private(["/etc", *_children("/opt")]))
-    hidden += [socket for socket in _sockets() if any(_is_beneath(socket, directory) for directory in directories)]
+    hidden += [socket for socket in _sockets() if any(is_beneath(socket, directory) for directory in directories)]
     home_links = {
-        name: str(Path(home, name)) for home in homes for name in HOME_LINKS if str(Path(home, name)) in tools
+        name: str(Path(home, name)) for home in own_homes for name in HOME_LINKS if str(Path(home, name)) in tools
     }
     found = View(
         directories,
@@ -121,24 +102,6 @@ def _is_usable(entry: str, found: View) -> bool:
     return entry.startswith("/") and found.shows(real) and is_directory(real)
 
 
-def _homes() -> list[str]:
-    """The home of the daemon's user: what HOME says and what the user database says."""
-    homes = [os.environ.get("HOME", "")]
-    with contextlib.suppress(KeyError):  # a user without a name
-        homes.append(pwd.getpwuid(os.getuid()).pw_dir)
-    return list(dict.fromkeys(home.rstrip("/") for home in homes if home.startswith("/") and home.rstrip("/")))
-
-
-def _tools(entries: Iterable[str], homes: Sequence[str]) -> Iterator[str]:
-    for entry in entries:
-        for home in homes:
-            if not _is_beneath(entry, home):
-                continue
-            for tool, needed in TOOLS.items():
-                if _is_beneath(entry, str(Path(home, tool))):
-                    yield from (str(place) for name in needed if is_directory(place := Path(home, name)))
-
-
 def _links(paths: Iterable[str]) -> tuple[dict[str, str], list[str]]:
     """Which of these are symbolic links, with their targets, and which are directories."""
     links: dict[str, str] = {}
@@ -150,19 +113,6 @@ def _links(paths: Iterable[str]) -> tuple[dict[str, str], list[str]]:
         elif is_directory(path):
             directories.append(each)
     return links, directories
-
-
-def _outermost(paths: Iterable[str]) -> list[str]:
-    """Each once, without those that are beneath another."""
-    found: list[str] = []
-    for path in sorted(dict.fromkeys(paths)):
-        if not any(_is_beneath(path, other) for other in found):
-            found.append(path)
-    return found
-
-
-def _is_beneath(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
 def _children(directory: str) -> list[str]:

@@ -90,7 +90,7 @@ class ProcessSandbox:
             return
         problem = await self._supervisor.seal()
         if problem:
-            raise _not_isolated(f"it could not give up its privileges: {problem}")
+            raise not_isolated(f"it could not give up its privileges: {problem}")
         self._sealed = True
 
     async def self_test(self) -> None:
@@ -98,10 +98,10 @@ class ProcessSandbox:
         if self._isolation is None:
             return
         if not self._sealed:
-            raise _not_isolated("it has no gateway: plant() comes first")
+            raise not_isolated("it has no gateway: plant() comes first")
         problem = await self._supervisor.test()
         if problem:
-            raise _not_isolated(problem)
+            raise not_isolated(problem)
 
     # --- commands -----------------------------------------------------------------------------------------------
 
@@ -190,7 +190,8 @@ class ProcessRunning:
         await self._supervisor.kill(self._command)
 
 
-def _not_isolated(why: str) -> BackendError:
+def not_isolated(why: str) -> BackendError:
+    """The error for a sandbox that is not handed over, because it is open or could be."""
     return BackendError(
         "ISOLATION_UNAVAILABLE",
         f"the sandbox is not closed: {why}",

@@ -45,7 +45,7 @@ def test_root_without_anybody_else_makes_none(monkeypatch: pytest.MonkeyPatch) -
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = tmp_path / "home"
     made.mkdir()
-    monkeypatch.setattr(host, "_homes", lambda: [str(made)])
+    monkeypatch.setattr(host, "homes", lambda: [str(made)])
     return made
 
 
