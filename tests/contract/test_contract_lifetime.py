@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -147,27 +147,37 @@ async def test_many_sandboxes_at_once_are_strangers_to_each_other(make: Make) ->
     assert [text for _, text in said] == [f"{i}\nmine\n" for i in range(6)]
 
 
-@contextlib.contextmanager
-def abandoned(kind: BackendKind, state: Path, mark: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """A daemon's process with one sandbox in which processes of the marker run."""
-    process = subprocess.Popen(
+def _spawned(kind: BackendKind, state: Path, mark: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
         [sys.executable, str(ABANDONED), str(kind), str(state), mark],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
+
+
+@contextlib.asynccontextmanager
+async def abandoned(
+    kind: BackendKind, state: Path, mark: str
+) -> AsyncIterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """A daemon's process with one sandbox in which processes of the marker run; what it leaves is removed at the end."""
+    process = _spawned(kind, state, mark)
     assert process.stdout is not None
     try:
         yield process, json.loads(process.stdout.readline())
     finally:
         process.kill()
         process.communicate()
+        await gone(mark)
+        with instance(state) as next_one:
+            async with BACKENDS[kind](next_one) as backend:
+                await backend.reap()
 
 
 async def test_c05_a_daemon_that_is_killed_takes_its_processes_along(kind: BackendKind, tmp_path: Path) -> None:
     mark = marker()
-    with abandoned(kind, tmp_path, mark) as (process, _):
+    async with abandoned(kind, tmp_path, mark) as (process, _):
         assert len(alive(mark)) >= 2
         process.kill()
         await gone(mark)
@@ -177,7 +187,10 @@ async def test_c05_what_a_killed_daemon_left_is_removed_by_the_next_and_no_other
     kind: BackendKind, tmp_path: Path
 ) -> None:
     dead_mark, living_mark = marker(), marker()
-    with abandoned(kind, tmp_path, dead_mark) as (process, dead), abandoned(kind, tmp_path, living_mark) as (_, living):
+    async with (
+        abandoned(kind, tmp_path, dead_mark) as (process, dead),
+        abandoned(kind, tmp_path, living_mark) as (_, living),
+    ):
         process.kill()
         process.wait()
         await gone(dead_mark)
@@ -197,7 +210,7 @@ async def test_c05_what_a_killed_daemon_left_is_removed_by_the_next_and_no_other
 async def test_c05_a_daemon_that_is_killed_at_any_moment_leaves_nothing(
     kind: BackendKind, tmp_path: Path, after: float
 ) -> None:
-    with abandoned(kind, tmp_path, "restless") as (process, told):
+    async with abandoned(kind, tmp_path, "restless") as (process, told):
         await asyncio.sleep(after)
         process.kill()
         process.wait()
