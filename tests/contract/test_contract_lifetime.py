@@ -161,7 +161,7 @@ def _spawned(kind: BackendKind, state: Path, mark: str) -> subprocess.Popen[str]
 async def abandoned(
     kind: BackendKind, state: Path, mark: str
 ) -> AsyncIterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """A daemon's process with one sandbox in which processes of the marker run; what it leaves is removed at the end."""
+    """A daemon's process with a sandbox in which processes of the marker run; what it leaves is removed at the end."""
     process = _spawned(kind, state, mark)
     assert process.stdout is not None
     try:
