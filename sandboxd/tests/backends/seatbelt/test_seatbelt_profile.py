@@ -15,9 +15,9 @@ PLACES = Places(
     "/private/var/sbx/w",
     "/private/var/sbx/h",
     "/private/var/sbx/t",
-    ["/Users/me/.pyenv", "/Users/me/.cargo/bin"],
+    ["/Volumes/tools/.pyenv", "/Volumes/tools/.cargo/bin"],
     54321,
-    ["/Users/me/ca.pem"],
+    ["/Volumes/tools/ca.pem"],
 )
 SNAPSHOT = Path(__file__).with_name("profile.sb")
 NAMES = st.from_regex(r"[A-Za-z0-9 ._()\"\\;#-]{1,20}", fullmatch=True).filter(lambda name: name not in (".", ".."))
