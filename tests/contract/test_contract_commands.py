@@ -173,7 +173,9 @@ async def test_a_command_meets_its_own_signals_as_the_system_has_them(shared: Bo
     # What Python itself ignores at its start is not counted.
     assert (await shared.python(text))[1] in ("['SIGPIPE', 'SIGXFSZ']\n", "['SIGPIPE', 'SIGXFZ', 'SIGXFSZ']\n")
     _, said = await shared.sh("grep -E '^Sig(Ign|Blk)' /proc/self/status")
-    assert [int(line.split()[1], 16) for line in said.splitlines()] == [0, 0]
+    # 32 and 33 are the C library's own: no program can set them, so what the test runner was born with shows.
+    own = ~(1 << 31 | 1 << 32)
+    assert [int(line.split()[1], 16) & own for line in said.splitlines()] == [0, 0]
 
 
 async def test_a_pseudo_terminal_can_be_made(shared: Box) -> None:
