@@ -103,6 +103,17 @@ async def test_one_process_serves_page_after_page(converter: ProcessConverter) -
     assert children() == before
 
 
+async def test_a_large_controller_does_not_make_its_converter_look_large(converter: ProcessConverter) -> None:
+    ballast = b"x" * (800 << 20)
+    before = children()
+    await converter.page(b"x", "text/plain", URL)
+    first = children() - before
+    assert len(first) == 1
+    await converter.page(b"x", "text/plain", URL)
+    assert children() - before == first
+    assert len(ballast) > 0
+
+
 # A stray end tag hides from the counting look that these elements stay open.
 BOMB = ("".join(f"<b id={i}><p></x></x>" for i in range(9_000)) + "end").encode()
 
