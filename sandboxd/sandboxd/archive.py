@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import itertools
 import os
 import stat
@@ -97,17 +98,24 @@ def unpack(source: BinaryIO, root: int, path: bytes, caps: Caps | None = None) -
     caps = caps or Caps()
     staging = b".upload-" + uuid.uuid4().hex.encode()
     with directory(root, parts(path), make=True) as target:
-        os.mkdir(staging, 0o700, dir_fd=target)
         try:
+            os.mkdir(staging, 0o700, dir_fd=target)
             found, size = _stage(source, target, staging, caps)
             _check_places(target, found)
             for index, entry in enumerate(found):
                 _place(target, staging, index, entry)
         except OSError as error:
-            raise BackendError("DISK_LOW", f"the upload could not be written: {error.strerror}") from None
+            raise _not_written(error) from None
         finally:
             _remove_staging(target, staging)
     return size, len(found)
+
+
+def _not_written(error: OSError) -> BackendError:
+    """A full disk is the runner's matter; a tree that commands change meanwhile is not."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    reason = "DISK_LOW" if full else "PATH_NOT_FOUND"
+    return BackendError(reason, f"the upload could not be written: {error.strerror}")
 
 
 def _stage(source: BinaryIO, target: int, staging: bytes, caps: Caps) -> tuple[list[Entry], int]:

@@ -48,15 +48,15 @@ def parts(path: bytes, *, what: str = "path") -> tuple[bytes, ...]:
 def directory(root: int, path: Sequence[bytes], *, make: bool = False) -> Iterator[int]:
     """A descriptor of the directory at a path beneath `root`; with `make`, what is missing is made.
 
-    Raises BackendError: PATH_NOT_FOUND, or SPEC_INVALID when a component is a link or no directory.
+    Raises BackendError: PATH_NOT_FOUND, SPEC_INVALID when a component is a link or no directory, or DISK_LOW.
     """
     current = os.dup(root)
     try:
         for index, part in enumerate(path):
-            if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, 0o755, dir_fd=current)
             try:
+                if make:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(part, 0o755, dir_fd=current)
                 child = os.open(part, _DIRECTORY, dir_fd=current)
             except OSError as error:
                 raise _cannot_open(path[: index + 1], error) from None
@@ -69,6 +69,8 @@ def directory(root: int, path: Sequence[bytes], *, make: bool = False) -> Iterat
 
 def _cannot_open(path: Sequence[bytes], error: OSError) -> BackendError:
     name = printable(b"/".join(path))
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return BackendError("DISK_LOW", f"{name}: it could not be made: {error.strerror}")
     if error.errno == errno.ENOENT:
         return BackendError("PATH_NOT_FOUND", f"{name}: there is no such directory", path=name)
     if error.errno in (errno.ELOOP, errno.ENOTDIR):

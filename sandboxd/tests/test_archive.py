@@ -252,3 +252,12 @@ def test_any_bytes_are_taken_or_refused_and_nothing_else(tmp_path_factory: pytes
 
 def test_messages_never_carry_raw_names() -> None:
     assert beneath.printable(b"a\x1b[31m\n\xff") == "a\\x1b[31m\\n\\\\xff"
+
+
+def test_a_workspace_that_goes_away_meanwhile_is_a_refusal(root: tuple[Path, int]) -> None:
+    home, fd = root
+    home.rmdir()
+    for path in (b"", b"t"):
+        with pytest.raises(BackendError) as caught:
+            archive.unpack(tar(("a", b"1")), fd, path)
+        assert caught.value.reason == "PATH_NOT_FOUND"
