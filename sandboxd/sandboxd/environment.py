@@ -44,8 +44,6 @@ def build(
         "LC_ALL": "C.UTF-8",
         "TERM": "dumb",
         "NO_COLOR": "1",
-        # No question can be answered: standard input is closed.
-        "DEBIAN_FRONTEND": "noninteractive",
     }
     if proxy is not None:
         for name in ("http_proxy", "https_proxy"):

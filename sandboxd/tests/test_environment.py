@@ -6,7 +6,7 @@ import pytest
 
 from sandboxd import environment
 
-ALWAYS = {"PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TERM", "NO_COLOR", "DEBIAN_FRONTEND"}
+ALWAYS = {"PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TERM", "NO_COLOR"}
 PROXY = {"http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"}
 
 
